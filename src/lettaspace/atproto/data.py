@@ -1,0 +1,211 @@
+"""The JSON form of data-model values, as XRPC carries it.
+
+CIDs are `{"$link": "…"}` and bytes `{"$bytes": "…"}` in JSON; everything else is itself, and a
+blob is an object whose `ref` is a CID. Source: AT Protocol data model spec.
+
+Stricter than the reference: it passes objects with a malformed `$link` or `$bytes` on as plain
+objects, takes `1.0` and `1e3` for integers, keeps the last of duplicate keys and replaces lone
+surrogates. All of these are refused here, because other readers make something else of them.
+"""
+
+import json
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from ..errors import InvalidInput, InvalidRecord
+from .cbor import MAX_DEPTH, check, step
+from .cid import CID
+
+_BLOB_KEYS = {"$type", "ref", "mimeType", "size"}
+
+
+def from_json(obj: Any) -> Any:
+    """The value of a parsed JSON document; the argument is not changed.
+
+    Raises InvalidRecord, naming the path, for what the data model has no place for: floats,
+    large integers, lone surrogates, malformed or accompanied `$link` and `$bytes`, a `$type`
+    that is not a non-empty string, the key `__proto__`, depth.
+    """
+    check(obj)
+    return _convert(obj, _from_json)
+
+
+def to_json(value: Any) -> Any:
+    """The JSON document of a value, as Python objects; the argument is not changed.
+
+    Raises InvalidRecord, naming the path, for what `from_json` would not give back.
+    """
+    check(value)
+    return _convert(value, _to_json)
+
+
+def loads(text: str | bytes) -> Any:
+    """The value of a JSON text, in UTF-8 if it is bytes.
+
+    Raises InvalidRecord for text that is not JSON, for duplicate keys, for numbers with a
+    fraction or an exponent, and whatever `from_json` raises it for. `-0` is 0.
+    """
+    try:
+        if not isinstance(text, str):
+            text = text.decode()
+        obj = json.loads(
+            text,
+            object_pairs_hook=_object,
+            parse_float=_refuse_float,
+            parse_constant=_refuse_float,
+        )
+    except UnicodeDecodeError:
+        raise InvalidRecord("not JSON: not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise InvalidRecord(f"not JSON: {error.msg} at character {error.pos}") from None
+    except ValueError:  # the interpreter's limit on the digits of a number
+        raise InvalidRecord("JSON: integer beyond 2^53 - 1") from None
+    except RecursionError:
+        raise InvalidRecord(f"JSON: nested deeper than {MAX_DEPTH}") from None
+    return from_json(obj)
+
+
+def dumps(value: Any) -> str:
+    """The JSON text of a value, compact, keys in the order they have.
+
+    Raises InvalidRecord as `to_json` does.
+    """
+    return json.dumps(to_json(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def blob_refs(value: Any) -> list[CID]:
+    """The CIDs of all blobs in a value, at any depth, in order, with repetitions.
+
+    A blob is an object with exactly `$type` "blob", `ref` (a CID), `mimeType` and `size`.
+    """
+    found: list[CID] = []
+    stack: list[Any] = [value]
+    while stack:
+        node = stack.pop()
+        if type(node) is dict:
+            fields: dict[str, Any] = node
+            if fields.get("$type") == "blob" and _is_blob(fields):
+                found.append(fields["ref"])
+            else:
+                stack += reversed(fields.values())
+        elif type(node) is list:
+            items: list[Any] = node
+            stack += reversed(items)
+    return found
+
+
+def _is_blob(fields: dict[str, Any]) -> bool:
+    return (
+        fields.keys() == _BLOB_KEYS
+        and type(fields["ref"]) is CID
+        and type(fields["mimeType"]) is str
+        and type(fields["size"]) is int
+    )
+
+
+class _RefusedError(Exception):
+    pass
+
+
+def _convert(root: Any, convert: Callable[[Any], Any]) -> Any:
+    # Level by level, so that no depth is too deep: each container is replaced by a converted
+    # shallow copy, whose children are then looked at in turn.
+    top = [root]
+    level: list[Any] = [top]
+    while level:
+        deeper: list[Any] = []
+        for node in level:
+            for key, item in node.items() if type(node) is dict else enumerate(node):
+                kind = type(item)
+                if kind is str or kind is int or kind is bool or item is None:
+                    continue
+                try:
+                    new = node[key] = convert(item)
+                except _RefusedError as reason:
+                    raise InvalidRecord(f"{_path(root, item)}: {reason}") from None
+                if type(new) is dict or type(new) is list:
+                    deeper.append(new)
+        level = deeper
+    return top[0]
+
+
+def _from_json(item: Any) -> Any:
+    if type(item) is list:
+        return item.copy()
+    if type(item) is not dict:
+        raise _RefusedError("not a JSON value")
+    if "$link" in item or "$bytes" in item:
+        if len(item) > 1:
+            raise _RefusedError("other keys beside $link or $bytes")
+        return _link(item["$link"]) if "$link" in item else _bytes(item["$bytes"])
+    return _plain(item)
+
+
+def _to_json(item: Any) -> Any:
+    if type(item) is list:
+        return item.copy()
+    if type(item) is CID:
+        return {"$link": str(item)}
+    if type(item) is bytes:
+        return {"$bytes": b2a_base64(item, newline=False).rstrip(b"=").decode()}
+    if "$link" in item or "$bytes" in item:
+        raise _RefusedError("key $link or $bytes has a meaning in JSON")
+    return _plain(item)
+
+
+def _plain(item: dict[str, Any]) -> dict[str, Any]:
+    if "__proto__" in item:
+        raise _RefusedError("key __proto__ is not allowed")
+    if "$type" in item and not (type(item["$type"]) is str and item["$type"]):
+        raise _RefusedError("$type is not a non-empty string")
+    return item.copy()
+
+
+def _link(text: Any) -> CID:
+    try:
+        return CID.parse(text)
+    except InvalidInput as error:
+        raise _RefusedError(f"$link: {error}") from None
+
+
+def _bytes(text: Any) -> bytes:
+    # One text per content: right padding or none, and no stray bits in the last character.
+    if type(text) is str:
+        bare = text.rstrip("=")
+        padding = -len(bare) % 4
+        if len(text) - len(bare) in (0, padding):
+            try:
+                data = a2b_base64(bare + "=" * padding, strict_mode=True)
+            except ValueError:
+                pass
+            else:
+                if b2a_base64(data, newline=False).rstrip(b"=") == bare.encode():
+                    return data
+    raise _RefusedError("$bytes is not base64")
+
+
+def _path(root: Any, target: object) -> str:
+    stack: list[tuple[str, Any]] = [("", root)]
+    while stack:
+        path, node = stack.pop()
+        if node is target:
+            return path or "value"
+        if type(node) is dict:
+            fields: dict[str, Any] = node
+            stack += [(step(path, key), fields[key]) for key in reversed(fields)]
+        elif type(node) is list:
+            items: list[Any] = node
+            stack += [(step(path, i), items[i]) for i in reversed(range(len(items)))]
+    return "value"
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise InvalidRecord("JSON: an object has the same key twice")
+    return fields
+
+
+def _refuse_float(_: str) -> NoReturn:
+    raise InvalidRecord("JSON: number with a fraction or an exponent")
