@@ -23,7 +23,7 @@ from json.encoder import encode_basestring as _quote_plain
 from json.encoder import encode_basestring_ascii as _quote_ascii
 from typing import Any, Self
 
-from lettaspace.errors import InvalidInput
+from ..errors import InvalidInput
 
 MAX_DEPTH = 512
 """Lists and objects inside one another, the outermost counted as 1. Half of CPython's
@@ -153,6 +153,20 @@ def well_formed(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def plain_value(value: Any) -> Any:
+    """An instance of a subclass of str, int, dict or list (an enum, an ordered dict) as an
+    instance of that class; anything else as it is."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, dict):
+        return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if isinstance(value, list):
+        return list(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return value
 
 
 def count_constants(value: Any) -> int:
@@ -311,8 +325,7 @@ def _write_other(
     elif isinstance(value, float):
         text = number_text(value)
         put(constant(text) if text in CONSTANTS else text)
-    elif isinstance(value, str | dict | list):
-        base: Any = str if isinstance(value, str) else dict if isinstance(value, dict) else list
-        _write(base(value), put, quote, constant, depth)
+    elif (plain := plain_value(value)) is not value:
+        _write(plain, put, quote, constant, depth)
     else:
         raise InvalidInput(f"JSON has no {type(value).__name__}")
