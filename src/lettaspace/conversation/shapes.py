@@ -52,9 +52,13 @@ LOCAL_AGENT = Known()
 LOCAL_CONVERSATION = Known()
 """`letta.localConversation` version 1."""
 
+COMPILED_PROMPT = Known()
+"""`letta.compiledPrompt` version 1: the fields of a compiledPrompt record."""
+
 SHAPES: Mapping[tuple[str, int], Shape] = {
     ("letta.localMessage", 1): LOCAL_MESSAGE,
     ("letta.localAgentRecord", 1): LOCAL_AGENT,
     ("letta.localConversation", 1): LOCAL_CONVERSATION,
+    ("letta.compiledPrompt", 1): COMPILED_PROMPT,
 }
 """The shape of an envelope's data by format and version; others are `FREE`."""
