@@ -50,7 +50,9 @@ def encode(micros: int, clock_id: int) -> str:
 def decode(tid: str) -> tuple[int, int]:
     """The time in microseconds since 1970 and the clock identifier of a TID.
 
-    Raises InvalidInput if it is not one.
+    The TID syntax does not exclude texts whose top bit is one. They sort above all others, so
+    their time is beyond `MAX_MICROS` and `encode` does not take it. Raises InvalidInput for what
+    is not a TID.
     """
     if not is_tid(tid):
         raise InvalidInput("not a TID")
