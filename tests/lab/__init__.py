@@ -1,0 +1,1 @@
+"""The real Letta Code, driven offline against a fake model provider."""
