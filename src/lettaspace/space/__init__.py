@@ -1,1 +1,1 @@
-"""TBD"""
+"""Permissioned repos in a database: records, oplog, set hash, blobs, identity."""

@@ -1,0 +1,209 @@
+"""Reading conversations: the window and the transcript, from whatever is stored."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import Connection, Row, ScalarSelect, Select, and_, select
+
+from lettaspace.atproto import cbor
+from lettaspace.atproto.cid import CID
+from lettaspace.conversation.message import (
+    KNOWN_FORMATS,
+    Message,
+    OpenBlob,
+    answered_call,
+    tool_calls,
+)
+from lettaspace.conversation.records import MESSAGE
+from lettaspace.space.schema import (
+    message_conversations,
+    message_covers,
+    message_index,
+    records,
+    repos,
+)
+
+ORPHAN = "orphan-result"
+UNKNOWN_FORMAT = "unknown-format"
+
+_index = message_index.c
+_covers = message_covers.c
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What the model is given of a conversation, in order."""
+
+    messages: list[Message]
+    left_out: list[Message]
+    """Active messages that cannot be given to a model; their `flags` say why."""
+
+
+def window(connection: Connection, conversation: str, open_blob: OpenBlob) -> Window:
+    """The active messages of a conversation (its URI), in order.
+
+    Left out, and said so: payloads in a format this version doesn't know, and tool results
+    whose call does not stand before them in the window (providers refuse those).
+    """
+    query = (
+        _messages(conversation)
+        .where(_index.in_window)
+        .order_by(_index.place, _index.rkey, _index.record)
+    )
+    inside: list[Message] = []
+    outside: list[Message] = []
+    pairs = _Pairs()
+    for row in connection.execute(query):
+        message = pairs.flag(_message(row, open_blob))
+        (outside if message.flags else inside).append(message)
+    return Window(inside, outside)
+
+
+def transcript(
+    connection: Connection, conversation: str, open_blob: OpenBlob
+) -> Iterator[Message]:
+    """Every retained message of a conversation once, in order.
+
+    What a summary covers stands before it, to any depth; the summary itself marks the point
+    of compaction. Orphan results and unknown formats are flagged, never left out.
+    """
+    pairs = _Pairs()
+    seen: set[int] = set()
+    outer = (
+        _messages(conversation)
+        .where(_index.covered_by.is_(None))
+        .order_by(_index.place, _index.rkey, _index.record)
+    )
+    for message in _expanded(connection, connection.execute(outer), seen, open_blob):
+        yield pairs.flag(message)
+    # Lists that go in a circle have no outer end. Whoever wrote them, nothing is hidden.
+    inner = (
+        select(_index.record)
+        .where(_index.conversation == _known(conversation), _index.covered_by.is_not(None))
+        .order_by(_index.place, _index.rkey, _index.record)
+    )
+    for record in connection.execute(inner).scalars():
+        if record not in seen:
+            row = connection.execute(_columns().where(_index.record == record)).one()
+            yield pairs.flag(_message(row, open_blob))
+
+
+def message(connection: Connection, record: int, open_blob: OpenBlob) -> Message:
+    """One indexed message by its row in `records`."""
+    return _message(
+        connection.execute(_columns().where(_index.record == record)).one(), open_blob
+    )
+
+
+def _expanded(
+    connection: Connection, rows: Any, seen: set[int], open_blob: OpenBlob
+) -> Iterator[Message]:
+    # A stack of open lists instead of recursion: summaries may nest a thousand deep.
+    stack: list[tuple[Iterator[Row[Any]], Row[Any] | None]] = [(iter(rows), None)]
+    while stack:
+        inner, summary = stack[-1]
+        row = next(inner, None)
+        if row is None:
+            stack.pop()
+            if summary is not None:
+                yield _message(summary, open_blob)
+            continue
+        if row.record in seen:
+            continue
+        if row.summary or row.covered_by is not None:
+            # Only these can come up a second time; the many others need no remembering.
+            seen.add(row.record)
+        if row.summary:
+            covered = (
+                _columns()
+                .join(
+                    message_covers,
+                    and_(
+                        _covers.conversation == _index.conversation,
+                        _covers.covered == _index.rkey,
+                    ),
+                )
+                .where(
+                    _covers.conversation == row.conversation_id,
+                    _covers.summary == row.rkey,
+                    _index.record != row.record,
+                )
+                .order_by(_covers.ordinal, _index.record)
+            )
+            stack.append((iter(connection.execute(covered)), row))
+        else:
+            yield _message(row, open_blob)
+
+
+def _columns() -> Select[Any]:
+    return (
+        select(
+            _index.record,
+            _index.rkey,
+            _index.conversation.label("conversation_id"),
+            _index.covered_by,
+            _index.in_window,
+            _index.summary,
+            records.c.cid,
+            records.c.value,
+            repos.c.space,
+            repos.c.author,
+        )
+        .select_from(message_index)
+        .join(records, records.c.id == _index.record)
+        .join(repos, repos.c.id == records.c.repo)
+    )
+
+
+def _messages(conversation: str) -> Select[Any]:
+    return _columns().where(_index.conversation == _known(conversation))
+
+
+def _known(conversation: str) -> ScalarSelect[Any]:
+    return (
+        select(message_conversations.c.id)
+        .where(message_conversations.c.uri == conversation)
+        .scalar_subquery()
+    )
+
+
+def _message(row: Row[Any], open_blob: OpenBlob) -> Message:
+    value = cbor.decode(row.value)
+    payload = value["message"]
+    known = (payload["format"], payload["version"]) in KNOWN_FORMATS
+    return Message(
+        rkey=row.rkey,
+        uri=f"{row.space}/{row.author}/{MESSAGE}/{row.rkey}",
+        cid=CID.from_bytes(row.cid),
+        value=value,
+        covered_by=row.covered_by,
+        active=row.in_window,
+        _open_blob=open_blob,
+        flags=() if known else (UNKNOWN_FORMAT,),
+    )
+
+
+class _Pairs:
+    """Remembers the tool calls met so far, and flags results that answer none of them."""
+
+    def __init__(self) -> None:
+        self._calls: set[str] = set()
+
+    def flag(self, message: Message) -> Message:
+        if message.flags:
+            return message
+        if message.role == "assistant":
+            for call in tool_calls(message.data, message.open_blob):
+                self._calls.update(_names(call))
+        elif message.role == "toolResult":
+            call = answered_call(message.data)
+            if call is None or not self._calls.intersection(_names(call)):
+                return replace(message, flags=(ORPHAN,))
+        return message
+
+
+def _names(call: str) -> tuple[str, ...]:
+    # Some providers' ids have two halves, `call|item`; a result may carry the first alone.
+    head = call.partition("|")[0]
+    return (call,) if head == call else (call, head)

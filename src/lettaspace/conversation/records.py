@@ -1,0 +1,86 @@
+"""The records of the contract: their collections, their references, their fields.
+
+The lexicons under `xyz.quasigod.lab.letta` say what a record may hold; docs/records.md says
+what it means. A record is a plain dict in the data model.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypedDict
+
+from lettaspace.atproto.uri import RecordUri, SpaceRef, parse_record_uri
+from lettaspace.errors import InvalidInput
+
+NAMESPACE = "xyz.quasigod.lab.letta"
+
+MESSAGE = f"{NAMESPACE}.message"
+COMPILED_PROMPT = f"{NAMESPACE}.compiledPrompt"
+AGENT = f"{NAMESPACE}.agent"
+CONVERSATION = f"{NAMESPACE}.conversation"
+CONVERSATION_STATE = f"{NAMESPACE}.conversationState"
+MEMORY = f"{NAMESPACE}.memory"
+
+SPACE_TYPE = f"{NAMESPACE}.space"
+DEFAULT_SKEY = "self"
+
+NO_AGENT = "none"
+"""The key of the agent that conversations without one hang on."""
+
+LOCAL_MESSAGE = "letta.localMessage"
+LOCAL_AGENT = "letta.localAgentRecord"
+LOCAL_CONVERSATION = "letta.localConversation"
+
+COMPACTED = "compacted"
+ACTIVE = "active"
+
+
+class Envelope(TypedDict):
+    """A harness's own payload: which format, which version of it, and the data."""
+
+    format: str
+    version: int
+    data: Any
+
+
+def envelope(format: str, version: int, data: Any) -> Envelope:  # noqa: A002
+    return {"format": format, "version": version, "data": data}
+
+
+def default_space(did: str) -> SpaceRef:
+    """The one space of an account that holds everything, unless told otherwise."""
+    return SpaceRef(did, SPACE_TYPE, DEFAULT_SKEY)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where an author's records stand: makes the URIs that records refer to each other by."""
+
+    space: SpaceRef
+    author: str
+
+    def uri(self, collection: str, rkey: str) -> str:
+        return f"{self.space}/{self.author}/{collection}/{rkey}"
+
+    def agent(self, rkey: str) -> str:
+        return self.uri(AGENT, rkey)
+
+    def conversation(self, rkey: str) -> str:
+        return self.uri(CONVERSATION, rkey)
+
+
+def rkey_of(uri: str) -> str:
+    """The record key in a space record URI. Raises InvalidInput."""
+    return parse_record_uri(uri).rkey
+
+
+def record_uri(uri: str, collection: str) -> RecordUri:
+    """A URI that must name a record of `collection`. Raises InvalidInput."""
+    parsed = parse_record_uri(uri)
+    if parsed.collection != collection:
+        raise InvalidInput(f"{uri} is not in {collection}")
+    return parsed
+
+
+def is_active(message: Mapping[str, Any]) -> bool:
+    """A message's own status; absent means active. A summary may still cover it."""
+    return message.get("status") != COMPACTED

@@ -1,0 +1,173 @@
+"""The library's face: a space on this machine, opened and read.
+
+    from lettaspace import Space
+
+    with Space.open("/path/to/home") as space:
+        for conversation in space.conversations():
+            print(conversation.rkey, conversation.title, conversation.messages)
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection, select
+
+from lettaspace.atproto import lexicon
+from lettaspace.atproto.cid import CID
+from lettaspace.atproto.uri import SpaceRef, parse_record_uri
+from lettaspace.conversation import overview, reading
+from lettaspace.conversation.index import MessageIndex
+from lettaspace.conversation.message import Message
+from lettaspace.conversation.records import COMPILED_PROMPT, Address, default_space
+from lettaspace.conversation.search import SearchIndex, snippet
+from lettaspace.errors import NotFound
+from lettaspace.space import schema
+from lettaspace.space.database import Database
+from lettaspace.space.identity import Identity
+from lettaspace.space.repo import EmbeddedRepo
+from lettaspace.space.view import View
+from lettaspace.space.writes import Record, Value
+
+STORE_FILE = "space.db"
+IDENTITY_FILE = "identity.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A message that holds what was searched for, and the text around the first place."""
+
+    conversation: str
+    """The conversation's URI."""
+    message: Message
+    snippet: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search gave. `unreadable`: messages whose text could not be looked at."""
+
+    hits: list[Hit]
+    total: int
+    unreadable: int
+
+
+class Space:
+    """One author's conversations in one space, in a directory on this machine."""
+
+    def __init__(self, home: Path, identity: Identity, database: Database) -> None:
+        self.home = home
+        self.identity = identity
+        self.database = database
+        self.ref: SpaceRef = default_space(identity.did)
+        self.address = Address(self.ref, identity.did)
+        self.messages = MessageIndex()
+        self.index = SearchIndex()
+        self.repo = EmbeddedRepo(
+            database,
+            str(self.ref),
+            identity.did,
+            validate=validate,
+            projections=(self.messages, self.index),
+        )
+
+    @classmethod
+    def open(cls, home: Path | str, *, create: bool = True) -> "Space":
+        """Opens the space in the directory `home`, making it (mode 0700) when it is new.
+
+        Raises StoreUnavailable, or Damaged for an unusable identity file.
+        """
+        home = Path(home)
+        database = Database.open(home / STORE_FILE, create=create)
+        try:
+            return cls(home, Identity.open(home / IDENTITY_FILE), database)
+        except BaseException:
+            database.close()
+            raise
+
+    def close(self) -> None:
+        self.database.close()
+
+    def __enter__(self) -> "Space":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def agents(self) -> list[overview.Agent]:
+        """All agents, by name."""
+        with self._view() as (connection, view):
+            return overview.agents(connection, view, self.address)
+
+    def conversations(self, *, agent: str | None = None) -> list[overview.Conversation]:
+        """All conversations, the most recently used first; `agent` is an agent's URI or key."""
+        if agent is not None and not agent.startswith("at://"):
+            agent = self.address.agent(agent)
+        with self._view() as (connection, view):
+            return overview.conversations(connection, view, self.address, agent=agent)
+
+    def conversation(self, name: str) -> overview.Conversation:
+        """The conversation called by a TID, URI, Letta id or an unambiguous prefix.
+
+        Raises NotFound or Ambiguous.
+        """
+        return overview.find(self.conversations(), name)
+
+    def window(self, conversation: str) -> reading.Window:
+        """The window of a conversation (its URI)."""
+        with self.database.read() as connection:
+            return reading.window(connection, conversation, self.repo.get_blob)
+
+    def transcript(self, conversation: str) -> Iterator[Message]:
+        """Every retained message of a conversation (its URI), streamed from one snapshot."""
+        with self.database.read() as connection:
+            yield from reading.transcript(connection, conversation, self.repo.get_blob)
+
+    def prompt(self, conversation: str) -> Record | None:
+        """The compiled prompt of a conversation (its TID), as stored."""
+        return self.repo.get(COMPILED_PROMPT, conversation)
+
+    def record(self, uri: str) -> Record:
+        """Any record of this space by its URI, whoever wrote it. Raises NotFound."""
+        wanted = parse_record_uri(uri)
+        with self.database.read() as connection:
+            repo = connection.execute(
+                select(schema.repos.c.id).where(
+                    schema.repos.c.space == str(wanted.space),
+                    schema.repos.c.author == wanted.author,
+                )
+            ).scalar()
+            found = View(connection, repo).get(wanted.collection, wanted.rkey) if repo else None
+        if found is None:
+            raise NotFound(f"no record {uri}")
+        return found
+
+    def search(self, query: str, *, thinking: bool = False, limit: int = 50) -> Found:
+        """Messages that hold `query` as a substring, letter case aside, newest first."""
+        hits: list[Hit] = []
+        total = 0
+        with self.database.read() as connection:
+            for record in self.index.matches(connection, query, thinking=thinking):
+                total += 1
+                if len(hits) < limit:
+                    hits.append(self._hit(connection, record, query))
+            return Found(hits, total, self.index.unreadable(connection))
+
+    def _hit(self, connection: Connection, record: int, query: str) -> Hit:
+        message = reading.message(connection, record, self.repo.get_blob)
+        conversation = str(message.value["conversation"])
+        return Hit(conversation, message, snippet(message.value, query, self.repo.get_blob) or "")
+
+    @contextmanager
+    def _view(self) -> Iterator[tuple[Connection, View]]:
+        with self.database.read() as connection:
+            yield connection, View(connection, self.repo.id)
+
+
+def validate(collection: str, rkey: str, value: Value) -> None:
+    """Raises InvalidRecord unless a record satisfies its lexicon, if we know one."""
+    lexicons = lexicon.shipped()
+    if lexicons.has(collection):
+        lexicons.check_key(collection, rkey)
+        lexicons.validate_record(collection, value)

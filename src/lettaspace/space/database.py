@@ -1,0 +1,179 @@
+"""One database file: opened, migrated, and read or written in transactions.
+
+SQLite in WAL mode with `synchronous=FULL`: what a transaction acknowledged survives a crash
+of the process and of the machine. Several processes may use one file at once; a writer
+waits for the write lock up to `LOCK_SECONDS`, readers never wait and see one snapshot.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
+
+from lettaspace.errors import StoreUnavailable
+from lettaspace.space import schema
+
+LOCK_SECONDS = 30.0
+
+_WRITE = "lettaspace_write"
+
+
+class Database:
+    """An open store. Use `Database.open`; close it when done, or use it in `with`."""
+
+    def __init__(self, engine: Engine, path: Path) -> None:
+        self.engine = engine
+        self.path = path
+
+    @classmethod
+    def open(cls, path: Path, *, create: bool = True) -> "Database":
+        """Opens the file, creating (mode 0600) and migrating it when needed.
+
+        Raises StoreUnavailable when it cannot be opened, is no store, or was written by a
+        newer version of lettaspace.
+        """
+        path = Path(path)
+        if not create and not path.exists():
+            raise StoreUnavailable(f"no store at {path}")
+        _make_private(path)
+        engine = create_engine(
+            f"sqlite:///{path}",
+            connect_args={"timeout": LOCK_SECONDS, "check_same_thread": False},
+        )
+        event.listen(engine, "connect", _set_pragmas)
+        event.listen(engine, "begin", _begin)
+        database = cls(engine, path)
+        try:
+            database._migrate()
+        except BaseException:
+            engine.dispose()
+            raise
+        return database
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def __enter__(self) -> "Database":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A read transaction: everything inside sees one snapshot."""
+        with _clear_errors(self.path), self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A write transaction, the only one on this file while it lasts."""
+        with _clear_errors(self.path), self.engine.connect() as connection:
+            connection = connection.execution_options(**{_WRITE: True})
+            with connection.begin():
+                yield connection
+
+    def backup(self, target: Path) -> None:
+        """Copies the store, including what is not checkpointed yet, while others use it."""
+        _make_private(target)
+        with _clear_errors(self.path), self.engine.connect() as connection:
+            source = connection.connection.driver_connection
+            assert isinstance(source, sqlite3.Connection)
+            copy = sqlite3.connect(target)
+            try:
+                source.backup(copy)
+            finally:
+                copy.close()
+
+    def _migrate(self) -> None:
+        with self.read() as connection:
+            current = _stored_revision(connection)
+        if current == schema.REVISION:
+            return
+        # Alembic takes a third of a second to import; only a new or old store pays it.
+        from lettaspace.space.migrations import upgrade
+
+        with self.write() as connection:
+            upgrade(connection, _stored_revision(connection), self.path)
+
+
+def _stored_revision(connection: Connection) -> str | None:
+    tables = connection.exec_driver_sql(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name IN ('alembic_version','repos')"
+    ).scalars()
+    if "alembic_version" not in set(tables):
+        return None
+    revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    return None if revision is None else str(revision)
+
+
+def _make_private(path: Path) -> None:
+    """Creates the file and its directory for their owner alone; SQLite gives its side files
+    the mode of the main file."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise StoreUnavailable(f"cannot open {path}: {error.strerror or error}") from error
+
+
+def _set_pragmas(connection: sqlite3.Connection, _record: Any) -> None:
+    # SQLAlchemy decides when a transaction begins (see _begin), not the driver.
+    connection.isolation_level = None
+    # Two processes that switch a fresh file to WAL at once get "locked" at once, in spite of
+    # the timeout: SQLite cannot wait for that lock without a deadlock. So we do.
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            break
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorname not in _BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA cache_size = -16000")
+
+
+def _begin(connection: Connection) -> None:
+    writing = connection.get_execution_options().get(_WRITE)
+    # IMMEDIATE: a writer that first reads must not find at its first write that another one
+    # came between.
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+
+
+_BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_BUSY_SNAPSHOT", "SQLITE_BUSY_RECOVERY")
+
+_REASONS = {
+    "SQLITE_NOTADB": "it is not a lettaspace store",
+    "SQLITE_CORRUPT": "the database file is damaged",
+    "SQLITE_FULL": "the disk is full",
+    "SQLITE_READONLY": "it is read-only",
+    "SQLITE_CANTOPEN": "it cannot be opened",
+    "SQLITE_IOERR": "reading or writing the disk failed",
+}
+
+
+@contextmanager
+def _clear_errors(path: Path) -> Iterator[None]:
+    """Turns what can go wrong with the file itself into one clear error."""
+    try:
+        yield
+    except (DBAPIError, sqlite3.Error) as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        name = getattr(cause, "sqlite_errorname", None) or ""
+        if name in _BUSY:
+            reason = f"another process held its write lock for {LOCK_SECONDS:.0f} seconds"
+        else:
+            found = next((text for key, text in _REASONS.items() if name.startswith(key)), None)
+            if found is None:
+                raise
+            reason = found
+        raise StoreUnavailable(f"cannot use {path}: {reason}") from error

@@ -1,0 +1,121 @@
+"""The first schema."""
+
+from alembic import op
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Integer,
+    LargeBinary,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+revision = "0001"
+down_revision = None
+
+_Id = BigInteger().with_variant(Integer, "sqlite")
+
+
+def upgrade() -> None:
+    op.create_table(
+        "repos",
+        Column("id", _Id, primary_key=True),
+        Column("space", Text, nullable=False),
+        Column("author", Text, nullable=False),
+        Column("rev", Text),
+        Column("set_hash", LargeBinary, nullable=False),
+        UniqueConstraint("space", "author"),
+    )
+    op.create_table(
+        "records",
+        Column("id", _Id, primary_key=True),
+        Column("repo", _Id, ForeignKey("repos.id"), nullable=False),
+        Column("collection", Text, nullable=False),
+        Column("rkey", Text, nullable=False),
+        Column("cid", LargeBinary, nullable=False),
+        Column("rev", Text, nullable=False),
+        Column("value", LargeBinary, nullable=False),
+        UniqueConstraint("repo", "collection", "rkey"),
+    )
+    op.create_table(
+        "ops",
+        Column("repo", _Id, ForeignKey("repos.id"), primary_key=True),
+        Column("rev", Text, primary_key=True),
+        Column("idx", Integer, primary_key=True),
+        Column("collection", Text, nullable=False),
+        Column("rkey", Text, nullable=False),
+        Column("cid", LargeBinary),
+        Column("prev", LargeBinary),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "blobs",
+        Column("cid", LargeBinary, primary_key=True),
+        Column("data", LargeBinary, nullable=False),
+    )
+    op.create_table(
+        "blob_refs",
+        Column("record", _Id, primary_key=True),
+        Column("cid", LargeBinary, primary_key=True),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("blob_refs_cid", "blob_refs", ["cid"])
+    op.create_table(
+        "message_conversations",
+        Column("id", _Id, primary_key=True),
+        Column("uri", Text, nullable=False, unique=True),
+    )
+    op.create_table(
+        "message_index",
+        Column("conversation", _Id, primary_key=True),
+        Column("rkey", Text, primary_key=True),
+        Column("record", _Id, primary_key=True),
+        Column("seq", BigInteger, nullable=False),
+        Column("place", BigInteger, nullable=False),
+        Column("active", Boolean, nullable=False),
+        Column("covered_by", Text),
+        Column("in_window", Boolean, nullable=False),
+        Column("summary", Boolean, nullable=False),
+        Column("created_at", Text, nullable=False),
+        Column("updated_at", Text),
+        sqlite_with_rowid=False,
+    )
+    op.create_index(
+        "message_index_window", "message_index", ["conversation", "in_window", "place"]
+    )
+    op.create_index("message_index_seq", "message_index", ["conversation", "seq"])
+    op.create_table(
+        "message_covers",
+        Column("conversation", _Id, primary_key=True),
+        Column("summary", Text, primary_key=True),
+        Column("ordinal", Integer, primary_key=True),
+        Column("covered", Text, nullable=False),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("message_covers_covered", "message_covers", ["conversation", "covered"])
+    op.create_table(
+        "sources",
+        Column("repo", _Id, primary_key=True),
+        Column("directory", Text, primary_key=True),
+        Column("key", Text, primary_key=True),
+        Column("conversation", Text, nullable=False),
+        Column("fingerprint", Text, nullable=False),
+    )
+    op.create_table(
+        "search_text",
+        Column("record", _Id, primary_key=True),
+        Column("text", Text, nullable=False),
+        Column("thinking", Text, nullable=False),
+        Column("pending", Integer, nullable=False),
+    )
+    op.create_index(
+        "search_text_pending", "search_text", ["record"], sqlite_where=text("pending = 1")
+    )
+    op.execute(
+        "CREATE VIRTUAL TABLE search_trigrams USING fts5("
+        "text, thinking, content = 'search_text', content_rowid = 'record', "
+        "tokenize = 'trigram case_sensitive 1', detail = none, columnsize = 0)"
+    )

@@ -1,0 +1,172 @@
+"""The embedded repo: one author's records in one space, in a database on this machine."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+from lettaspace.atproto import tid
+from lettaspace.atproto.cid import CID
+from lettaspace.atproto.tid import TidClock
+from lettaspace.space import schema
+from lettaspace.space.batch import Batch, Validate
+from lettaspace.space.database import Database
+from lettaspace.space.projection import Projection
+from lettaspace.space.sethash import SetHash
+from lettaspace.space.statement import Statement
+from lettaspace.space.view import View
+from lettaspace.space.writes import Op, Plan, Record, Write, Written
+
+_PAGE = 500
+
+_own = schema.repos.c.id == bindparam("key")
+_get_head = Statement(lambda: select(schema.repos.c.rev, schema.repos.c.set_hash).where(_own))
+_set_head = Statement(
+    lambda: update(schema.repos)
+    .where(_own)
+    .values(rev=bindparam("new_rev"), set_hash=bindparam("new_hash"))
+)
+
+
+class EmbeddedRepo:
+    """Implements `writes.Repo` on a `Database`.
+
+    `validate(collection, rkey, value)` raises InvalidRecord for what must not be stored.
+    `projections` are kept up to date in the same transaction as the records.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        space: str,
+        author: str,
+        *,
+        validate: Validate,
+        projections: Sequence[Projection] = (),
+        clock: TidClock | None = None,
+    ) -> None:
+        self.database = database
+        self.space = space
+        self.author = author
+        self.projections = tuple(projections)
+        self._validate = validate
+        self._clock = clock or TidClock()
+        self._id = self._find_or_create()
+
+    def _find_or_create(self) -> int:
+        key = select(schema.repos.c.id).where(
+            schema.repos.c.space == self.space, schema.repos.c.author == self.author
+        )
+        with self.database.read() as connection:
+            found = connection.execute(key).scalar()
+        if found is not None:
+            return int(found)
+        with self.database.write() as connection:
+            connection.execute(
+                sqlite_insert(schema.repos)
+                .values(space=self.space, author=self.author, set_hash=SetHash().state)
+                .on_conflict_do_nothing()
+            )
+            return int(connection.execute(key).scalar_one())
+
+    @property
+    def id(self) -> int:
+        """The repo's row in this database."""
+        return self._id
+
+    @contextmanager
+    def snapshot(self) -> Iterator[View]:
+        """A consistent view; the writers go on meanwhile."""
+        with self.database.read() as connection:
+            yield View(connection, self._id)
+
+    def get(self, collection: str, rkey: str) -> Record | None:
+        with self.snapshot() as view:
+            return view.get(collection, rkey)
+
+    def cids(self, collection: str, rkeys: Sequence[str]) -> dict[str, CID]:
+        with self.snapshot() as view:
+            return view.cids(collection, rkeys)
+
+    def records(
+        self, collection: str, *, after: str | None = None, limit: int | None = None
+    ) -> Iterator[Record]:
+        """Page by page, so that a slow consumer holds no transaction open."""
+        left = limit
+        while left is None or left > 0:
+            with self.snapshot() as view:
+                page = list(
+                    view.records(
+                        collection, after=after, limit=_PAGE if left is None else min(left, _PAGE)
+                    )
+                )
+            yield from page
+            if len(page) < _PAGE:
+                return
+            after = page[-1].rkey
+            left = None if left is None else left - len(page)
+
+    def get_blob(self, cid: CID) -> bytes:
+        with self.snapshot() as view:
+            return view.get_blob(cid)
+
+    def rev(self) -> str | None:
+        """The revision of the newest write, a TID; None when nothing was ever written."""
+        with self.database.read() as connection:
+            return _head(connection, self._id)[0]
+
+    def set_hash(self) -> SetHash:
+        with self.database.read() as connection:
+            return SetHash(_head(connection, self._id)[1])
+
+    def ops(self, since: str | None = None, *, limit: int | None = None) -> Iterator[Op]:
+        after: tuple[str, int] = (since or "", 1 << 31)
+        left = limit
+        while left is None or left > 0:
+            with self.snapshot() as view:
+                page = list(view.ops(after, _PAGE if left is None else min(left, _PAGE)))
+            yield from page
+            if len(page) < _PAGE:
+                return
+            after = (page[-1].rev, page[-1].index)
+            left = None if left is None else left - len(page)
+
+    def apply_writes(
+        self, writes: Sequence[Write], *, blobs: Mapping[CID, bytes] | None = None
+    ) -> list[Written]:
+        return self.transact(lambda _view: writes, blobs=blobs)
+
+    def transact(self, plan: Plan, *, blobs: Mapping[CID, bytes] | None = None) -> list[Written]:
+        with self.database.write() as connection:
+            view = View(connection, self._id)
+            writes = plan(view)
+            if not writes:
+                return []
+            rev, state = _head(connection, self._id)
+            batch = Batch(connection, self._id, SetHash(state), self._validate)
+            written = batch.run(writes, blobs or {}, self._clock)
+            new_rev = self._next_rev(rev)
+            batch.store(new_rev)
+            for projection in self.projections:
+                changes = [c for c in batch.changes if c.collection in projection.collections]
+                if changes:
+                    projection.apply(connection, changes)
+            _set_head.run(
+                connection, key=self._id, new_rev=new_rev, new_hash=batch.set_hash.state
+            )
+            return written
+
+    def _next_rev(self, rev: str | None) -> str:
+        new = self._clock.mint(floor=rev)
+        if rev is not None and new <= rev:
+            # Once the machine's clock was far ahead. A revision must rise all the same.
+            micros, clock_id = tid.decode(rev)
+            new = tid.encode(micros + 1, clock_id)
+        return new
+
+
+def _head(connection: Connection, repo: int) -> tuple[str | None, bytes]:
+    row = _get_head.one(connection, key=repo)
+    assert row is not None
+    return row[0], row[1]

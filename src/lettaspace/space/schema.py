@@ -1,0 +1,157 @@
+"""The tables. All SQL that touches them is written with these objects.
+
+`records` is the truth. `message_*` and `search_*` are projections: derived from records, and
+rebuildable from them at any time. `ops` is the repo's log; `blobs` are kept by content.
+The migrations under `migrations/` create these tables; a test holds the two together.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+REVISION = "0001"
+"""The newest migration. A store that says otherwise is migrated, or refused when newer."""
+
+metadata = MetaData()
+
+# SQLite only counts rows up by itself in a column that is exactly INTEGER.
+_Id = BigInteger().with_variant(Integer, "sqlite")
+
+repos = Table(
+    "repos",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("space", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("rev", Text),
+    Column("set_hash", LargeBinary, nullable=False),
+    UniqueConstraint("space", "author"),
+)
+
+records = Table(
+    "records",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("repo", _Id, ForeignKey("repos.id"), nullable=False),
+    Column("collection", Text, nullable=False),
+    Column("rkey", Text, nullable=False),
+    Column("cid", LargeBinary, nullable=False),
+    Column("rev", Text, nullable=False),
+    Column("value", LargeBinary, nullable=False),
+    UniqueConstraint("repo", "collection", "rkey"),
+)
+
+ops = Table(
+    "ops",
+    metadata,
+    Column("repo", _Id, ForeignKey("repos.id"), primary_key=True),
+    Column("rev", Text, primary_key=True),
+    Column("idx", Integer, primary_key=True),
+    Column("collection", Text, nullable=False),
+    Column("rkey", Text, nullable=False),
+    Column("cid", LargeBinary),
+    Column("prev", LargeBinary),
+    sqlite_with_rowid=False,
+)
+
+blobs = Table(
+    "blobs",
+    metadata,
+    Column("cid", LargeBinary, primary_key=True),
+    Column("data", LargeBinary, nullable=False),
+)
+
+blob_refs = Table(
+    "blob_refs",
+    metadata,
+    Column("record", _Id, primary_key=True),
+    Column("cid", LargeBinary, primary_key=True),
+    Index("blob_refs_cid", "cid"),
+    sqlite_with_rowid=False,
+)
+
+message_conversations = Table(
+    "message_conversations",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("uri", Text, nullable=False, unique=True),
+)
+
+message_index = Table(
+    "message_index",
+    metadata,
+    Column("conversation", _Id, primary_key=True),
+    Column("rkey", Text, primary_key=True),
+    Column("record", _Id, primary_key=True),
+    Column("seq", BigInteger, nullable=False),
+    # Where the message stands: its seq, or for a summary the place of what it covers.
+    Column("place", BigInteger, nullable=False),
+    # The record's own status is not "compacted".
+    Column("active", Boolean, nullable=False),
+    # The rkey of the summary that lists it, whatever its own status says.
+    Column("covered_by", Text),
+    # Active, and listed by no summary.
+    Column("in_window", Boolean, nullable=False),
+    Column("summary", Boolean, nullable=False),
+    Column("created_at", Text, nullable=False),
+    Column("updated_at", Text),
+    Index("message_index_window", "conversation", "in_window", "place"),
+    Index("message_index_seq", "conversation", "seq"),
+    sqlite_with_rowid=False,
+)
+
+message_covers = Table(
+    "message_covers",
+    metadata,
+    Column("conversation", _Id, primary_key=True),
+    Column("summary", Text, primary_key=True),
+    Column("ordinal", Integer, primary_key=True),
+    Column("covered", Text, nullable=False),
+    Index("message_covers_covered", "conversation", "covered"),
+    sqlite_with_rowid=False,
+)
+
+# What a harness's directory held when it was last brought in, so that an unchanged
+# conversation costs a few stats. Local to this machine; never a record.
+sources = Table(
+    "sources",
+    metadata,
+    Column("repo", _Id, primary_key=True),
+    Column("directory", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("conversation", Text, nullable=False),
+    Column("fingerprint", Text, nullable=False),
+)
+
+# The texts that search compares, case folded. `pending`: not in the trigram index yet.
+search_text = Table(
+    "search_text",
+    metadata,
+    Column("record", _Id, primary_key=True),
+    Column("text", Text, nullable=False),
+    Column("thinking", Text, nullable=False),
+    Column("pending", Integer, nullable=False),
+    Index("search_text_pending", "record", sqlite_where=text("pending = 1")),
+)
+
+# An index of `search_text` in SQLite's own dialect (FTS5, external content): the migration
+# makes it, so it stands outside `metadata`. The column of its own name takes commands.
+search_trigrams = Table(
+    "search_trigrams",
+    MetaData(),
+    Column("rowid", _Id, primary_key=True),
+    Column("text", Text),
+    Column("thinking", Text),
+    Column("search_trigrams", Text),
+)

@@ -1,0 +1,70 @@
+"""Statements of the paths that every write goes through, compiled once.
+
+SQLAlchemy builds and looks up a statement anew at each call, which costs more than SQLite
+takes to run it. A `Statement` is built from the same table objects, compiled at its first
+use for a database's dialect, and from then on goes straight to the driver, inside the
+transaction of the connection it is given.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection
+from sqlalchemy.sql import ClauseElement
+
+Row = tuple[Any, ...]
+
+
+class Statement:
+    """One statement with named parameters (`bindparam`; for an insert, its columns).
+
+    Values pass to the driver as they are, so only plain types may be bound or read: text,
+    integers, bytes, None.
+    """
+
+    def __init__(self, build: Callable[[], ClauseElement]) -> None:
+        self._build = build
+        self._compiled: dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {}
+
+    def all(self, connection: Connection, /, **values: Any) -> list[Row]:
+        return self._run(connection, values).fetchall()  # type: ignore[no-any-return]
+
+    def one(self, connection: Connection, /, **values: Any) -> Row | None:
+        return self._run(connection, values).fetchone()  # type: ignore[no-any-return]
+
+    def run(self, connection: Connection, /, **values: Any) -> None:
+        self._run(connection, values)
+
+    def many(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+        sql, order = self._for(connection)
+        cursor = connection.connection.cursor()
+        if len(rows) == 1:
+            cursor.execute(sql, order(rows[0]))
+        elif rows:
+            cursor.executemany(sql, [order(row) for row in rows])
+
+    def _run(self, connection: Connection, values: Mapping[str, Any]) -> Any:
+        sql, order = self._for(connection)
+        cursor = connection.connection.cursor()
+        cursor.execute(sql, order(values))
+        return cursor
+
+    def _for(self, connection: Connection) -> tuple[str, Callable[[Mapping[str, Any]], Any]]:
+        dialect = connection.dialect
+        found = self._compiled.get(dialect.name)
+        if found is None:
+            compiled = self._build().compile(dialect=dialect)
+            names = compiled.positiontup
+            # What the statement itself binds, literals for instance. Everything else must be
+            # given: a forgotten name is a KeyError, not a NULL.
+            fixed = {name: value for name, value in compiled.params.items() if value is not None}
+            if names is None:
+                # A driver with named parameters.
+                def order(values: Mapping[str, Any]) -> Any:
+                    return {**fixed, **values}
+            else:
+                def order(values: Mapping[str, Any]) -> Any:
+                    return [values[name] if name in values else fixed[name] for name in names]
+
+            found = self._compiled[dialect.name] = (str(compiled), order)
+        return found

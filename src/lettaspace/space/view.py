@@ -1,0 +1,94 @@
+"""One consistent view of a repo: the reading half, inside somebody's transaction."""
+
+from collections.abc import Iterator, Sequence
+
+from sqlalchemy import Connection, and_, or_, select
+
+from lettaspace.atproto import cbor
+from lettaspace.atproto.cid import CID
+from lettaspace.errors import NotFound
+from lettaspace.space import schema
+from lettaspace.space.writes import Op, Record
+
+# SQLite binds at most 32,766 variables in one statement.
+_IN = 500
+
+_records = schema.records.c
+_ops = schema.ops.c
+
+
+class View:
+    """Implements `writes.Reader` on an open connection."""
+
+    def __init__(self, connection: Connection, repo: int) -> None:
+        self.connection = connection
+        self.repo = repo
+
+    def get(self, collection: str, rkey: str) -> Record | None:
+        row = self.connection.execute(
+            select(_records.cid, _records.value).where(
+                _records.repo == self.repo,
+                _records.collection == collection,
+                _records.rkey == rkey,
+            )
+        ).one_or_none()
+        if row is None:
+            return None
+        return Record(collection, rkey, CID.from_bytes(row.cid), cbor.decode(row.value))
+
+    def cids(self, collection: str, rkeys: Sequence[str]) -> dict[str, CID]:
+        found: dict[str, CID] = {}
+        for start in range(0, len(rkeys), _IN):
+            rows = self.connection.execute(
+                select(_records.rkey, _records.cid).where(
+                    _records.repo == self.repo,
+                    _records.collection == collection,
+                    _records.rkey.in_(rkeys[start : start + _IN]),
+                )
+            )
+            found.update((row.rkey, CID.from_bytes(row.cid)) for row in rows)
+        return found
+
+    def records(
+        self, collection: str, *, after: str | None = None, limit: int | None = None
+    ) -> Iterator[Record]:
+        query = (
+            select(_records.rkey, _records.cid, _records.value)
+            .where(_records.repo == self.repo, _records.collection == collection)
+            .order_by(_records.rkey)
+            .limit(limit)
+        )
+        if after is not None:
+            query = query.where(_records.rkey > after)
+        for row in self.connection.execute(query):
+            yield Record(collection, row.rkey, CID.from_bytes(row.cid), cbor.decode(row.value))
+
+    def get_blob(self, cid: CID) -> bytes:
+        data = self.connection.execute(
+            select(schema.blobs.c.data).where(schema.blobs.c.cid == bytes(cid))
+        ).scalar()
+        if data is None:
+            raise NotFound(f"no blob {cid}")
+        return bytes(data)
+
+    def ops(self, after: tuple[str, int], limit: int) -> Iterator[Op]:
+        """Oplog entries strictly after the position (revision, index)."""
+        rev, index = after
+        rows = self.connection.execute(
+            select(schema.ops)
+            .where(
+                _ops.repo == self.repo,
+                or_(_ops.rev > rev, and_(_ops.rev == rev, _ops.idx > index)),
+            )
+            .order_by(_ops.rev, _ops.idx)
+            .limit(limit)
+        )
+        for row in rows:
+            yield Op(
+                row.rev,
+                row.idx,
+                row.collection,
+                row.rkey,
+                None if row.cid is None else CID.from_bytes(row.cid),
+                None if row.prev is None else CID.from_bytes(row.prev),
+            )
