@@ -57,7 +57,8 @@ class Reply:
     """What the model says in one step of a script.
 
     `pause` names a gate: after the first piece of text the reply waits until a test opens it.
-    `cut` ends the connection after some text, only the first time this step is asked for.
+    `cut` ends the connection, in the text or after everything but the proper end, only the first
+    time this step is asked for.
     """
 
     text: str = ""
@@ -67,7 +68,7 @@ class Reply:
     usage: Json | None = None
     failure: Failure | None = None
     pause: str | None = None
-    cut: bool = False
+    cut: Literal["text", "end"] | None = None
 
     def pieces(self) -> list[str]:
         """The text in a few chunks, as a real stream would bring it."""
@@ -244,7 +245,7 @@ class Stream:
         for index, piece in enumerate(reply.pieces()):
             if index == 1 and reply.pause and not self._provider.gate(reply.pause).arrive():
                 raise AbandonedError
-            if index == 2 and reply.cut:
+            if index == 2 and reply.cut == "text":
                 raise AbandonedError
             yield piece
 
@@ -289,6 +290,8 @@ class ChatWire:
             head = {"index": index, "id": f"call_{number}_{index}", "type": "function"}
             delta({"tool_calls": [{**head, "function": function}]})
             delta({"tool_calls": [{"index": index, "function": {"arguments": call.text}}]})
+        if reply.cut == "end":
+            raise AbandonedError
         delta({}, reply.finish or ("tool_calls" if reply.calls else "stop"))
         asked, said, cached = _usage(body, reply)
         usage = {

@@ -163,7 +163,7 @@ def errors(lab: Lab) -> LettaHome:
     """Conversations: 1 refused, 2 cut in the stream, 3 length, 4 bad arguments, 5 unknown tool."""
     home = lab.home("errors")
     refused = lab.script("errors-refused", Reply(failure=REFUSED))
-    cut = lab.script("errors-cut", Reply("This begins and then it breaks off.", cut=True))
+    cut = lab.script("errors-cut", Reply("This begins and then it breaks off.", cut="text"))
     length = lab.script("errors-length", Reply("Too lo", finish="length"))
     broken = Call("Bash", raw='{"command": "echo oops", "description": ')
     bad = lab.script("errors-arguments", Reply("Trying.", calls=(broken,)), Reply("Recovered."))
@@ -183,9 +183,21 @@ def snapshot(lab: Lab) -> LettaHome:
     go = lab.script(
         "snapshot",
         Reply("Calling.", calls=(bash("echo once"),)),
-        Reply("A sentence that is cut the first time.", thinking="Half a thought.", cut=True),
+        Reply("A sentence that is cut the first time.", thinking="Half a thought.", cut="text"),
     )
     home.ask(f"go {go}")
+    return home
+
+
+@scenario
+def orphan(lab: Lab) -> LettaHome:
+    """A stream cut after a tool call: the call of a failed answer counts for nothing, so Letta
+    leaves its result out of the window though it is in the file."""
+    home = lab.home("orphan")
+    call = bash("echo never")
+    go = lab.script("orphan", Reply("Calling.", calls=(call,), cut="end"), Reply("Done."))
+    home.ask(f"go {go}")
+    home.ask("And now?", conversation=CONVERSATION)
     return home
 
 

@@ -114,3 +114,28 @@ def replay(rows: list[Json]) -> Replay:
         result.compactions.append(Compaction(row["id"], message_id, covered, kept))
         result.window = [message_id, *kept]
     return result
+
+
+def load_window(rows: list[Json], window: list[str]) -> list[Json]:
+    """The messages Letta takes as context when it opens a conversation.
+
+    Of several rows with one message id the last counts. Ids without a row are skipped, and so are
+    tool results that no call of the answer before them asked for: a failed answer asks for nothing.
+    """
+    latest = {row["message"]["id"]: row["message"] for row in rows if "message" in row}
+    loaded: list[Json] = []
+    pending: set[str] = set()
+    for message in (latest[message_id] for message_id in window if message_id in latest):
+        if message["role"] == "toolResult":
+            if message["toolCallId"] not in pending:
+                continue
+        else:
+            pending = _calls(message)
+        loaded.append(message)
+    return loaded
+
+
+def _calls(message: Json) -> set[str]:
+    if message["role"] != "assistant" or message["stopReason"] in ("error", "aborted"):
+        return set()
+    return {part["id"] for part in message["content"] if part["type"] == "toolCall"}

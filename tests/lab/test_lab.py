@@ -19,6 +19,7 @@ from tests.lab.store import (
     conversation_key,
     conversation_keys,
     in_context_ids,
+    load_window,
     read_agents,
     read_conversation,
     read_messages,
@@ -33,8 +34,8 @@ Check = Callable[[Path], None]
 CHECKS: dict[str, Check] = {}
 FIRST = conversation_key(1)
 
-# Here the window names a message that was still being written.
-UNFINISHED = {"kill_stream"}
+# The window names a message that was still being written, or lacks one that Letta threw out.
+OTHER_WINDOW = {"kill_stream", "orphan"}
 
 
 def check(function: Check) -> Check:
@@ -77,10 +78,28 @@ def test_scenario(letta_lab: Lab, name: str) -> None:
         held = True
         assert rows[0]["type"] == "session"
         assert rows[0]["timestamp"] == read_conversation(root, key)["created_at"]
-        if name not in UNFINISHED:
+        if name not in OTHER_WINDOW:
             assert replay(rows).window == in_context_ids(root, key)
     assert held
     CHECKS[name](root)
+
+
+RESUMED = ("compact_twice", "kill_stream", "orphan", "parallel", "race", "reused_ids", "snapshot")
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_the_model_sees_the_window(letta_lab: Lab, name: str) -> None:
+    """`load_window` says what Letta loads: compare with what it then sends."""
+    home = letta_lab.copy(name, f"{name}-seen")
+    window = load_window(read_rows(home.storage, FIRST), in_context_ids(home.storage, FIRST))
+    mark = letta_lab.provider.mark()
+    home.ask("What do you see?", conversation="local-conv-1")
+    sent = letta_lab.provider.requests[mark].body["messages"]
+    users = [prompt_of(message) for message in window if message["role"] == "user"]
+    results = [text_of(message) for message in window if message["role"] == "toolResult"]
+    seen = [message["content"][-1]["text"] for message in sent if message["role"] == "user"]
+    assert seen == [*users, "What do you see?"]
+    assert [message["content"] for message in sent if message["role"] == "tool"] == results
 
 
 def test_every_scenario_is_checked() -> None:
@@ -197,6 +216,21 @@ def snapshot(root: Path) -> None:
     assert (cut["stopReason"], whole["stopReason"]) == ("error", "stop")
     assert text_of(whole).startswith(text_of(cut))
     assert in_context_ids(root, FIRST).count(whole["id"]) == 1
+
+
+@check
+def orphan(root: Path) -> None:
+    messages = read_messages(root, FIRST)
+    failed = messages[1]
+    assert failed["stopReason"] == "error"
+    (call,) = parts(failed, "toolCall")
+    settled = [m for m in messages if m.get("toolCallId") == call["id"]]
+    # Letta settles the call again each time, because it drops the result each time it loads.
+    assert [text_of(message) for message in settled] == ["Turn did not complete"] * 2
+    window = in_context_ids(root, FIRST)
+    assert settled[0]["id"] not in window
+    assert settled[1]["id"] in window
+    assert settled[1] not in load_window(read_rows(root, FIRST), window)
 
 
 @check
