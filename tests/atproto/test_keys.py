@@ -99,7 +99,7 @@ def test_the_default_curve():
     assert SigningKey.generate("p256").did.startswith("did:key:zDn")
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.sampled_from(CURVES), st.integers(1, 2**255), st.binary(max_size=80), st.binary(max_size=9)
 )

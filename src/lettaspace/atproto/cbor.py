@@ -8,6 +8,7 @@ The work is done by `cbrrr`, in C. It lets floats and integers of 64 bits throug
 depth limit, so both directions look every value over themselves.
 """
 
+import re
 from typing import Any, TypeAlias
 
 from cbrrr import CbrrrDecodeError, decode_dag_cbor, encode_dag_cbor
@@ -26,6 +27,8 @@ _MAX_WIDTH = 1 << 20
 
 # Arrays and maps open with a byte from 0x80 to 0xbf, as do the later bytes of UTF-8 characters.
 _NOT_CONTAINER_HEADS = bytes(set(range(256)) - set(range(0x80, 0xC0)))
+
+_is_plain = re.compile(r"[$A-Za-z_][A-Za-z0-9_:-]{0,39}").fullmatch
 
 _INTEGER = "integer beyond 2^53 - 1"
 _DEPTH = f"nested deeper than {MAX_DEPTH}"
@@ -129,7 +132,7 @@ def step(path: str, key: str | int) -> str:
     """The path of a child in messages: `message.data`, `tags[3]`; long or odd keys cut short."""
     if isinstance(key, int):
         return f"{path}[{key}]"
-    name = key if key.isidentifier() and len(key) <= 40 else ascii(key[:40])
+    name = key if _is_plain(key) else ascii(key[:40])
     return f"{path}.{name}" if path else name
 
 

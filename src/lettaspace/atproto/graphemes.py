@@ -2,8 +2,9 @@
 
 The rules of Unicode Standard Annex 29 as far as the standard library's character data carries
 them: combining marks, emoji sequences, flags, Hangul syllables, line ends. Not covered are
-prepended marks and the conjuncts of Indic scripts, where this counts higher than a host does:
-a text may be refused that a host would take, never the other way round.
+prepended marks and the conjuncts of Indic scripts, which are counted as more clusters than the
+annex has, and which characters are pictographs is taken from blocks. None of our own lexicons
+counts graphemes.
 """
 
 import unicodedata

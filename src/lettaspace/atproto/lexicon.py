@@ -101,7 +101,7 @@ class Lexicons:
 
     def _record(self, nsid: str) -> Schema:
         schema = self.definition(nsid)
-        if schema is None or schema["type"] != "record":
+        if schema is None or schema["type"] != "record" or "#" in nsid:
             raise InvalidRecord(f"no record schema is known for {nsid}")
         return schema
 
