@@ -51,7 +51,7 @@ def test_nothing_written_is_beyond_json(text):
 
 @given(texts())
 def test_values_are_those_of_the_standard_library(text):
-    assert loads(text) == json.loads(text)
+    assert loads(text) == json.loads(text, parse_int=lambda t: float(t) if len(t) > 640 else int(t))
 
 
 @given(strings, st.booleans())
