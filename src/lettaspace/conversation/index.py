@@ -34,27 +34,23 @@ _find_conversation = Statement(
         message_conversations.c.uri == bindparam("uri")
     )
 )
-_add_conversation = Statement(
-    lambda: insert(message_conversations).values(uri=bindparam("uri"))
-)
+_add_conversation = Statement(lambda: insert(message_conversations).values(uri=bindparam("uri")))
 _add = Statement(lambda: insert(message_index))
-_drop = Statement(
-    lambda: delete(message_index).where(_one, _index.record == bindparam("record"))
-)
+_drop = Statement(lambda: delete(message_index).where(_one, _index.record == bindparam("record")))
 _mark = Statement(
-    lambda: update(message_index)
-    .where(_one)
-    .values(
-        covered_by=bindparam("summary"),
-        in_window=case((bindparam("covered") == 1, 0), else_=_index.active),
+    lambda: (
+        update(message_index)
+        .where(_one)
+        .values(
+            covered_by=bindparam("summary"),
+            in_window=case((bindparam("covered") == 1, 0), else_=_index.active),
+        )
     )
 )
 _add_cover = Statement(lambda: insert(message_covers))
 _drop_covers = Statement(lambda: delete(message_covers).where(_listed))
 _covered_of = Statement(lambda: select(_covers.covered).where(_listed))
-_summaries_of = Statement(
-    lambda: select(_covers.summary).where(_listing).order_by(_covers.summary)
-)
+_summaries_of = Statement(lambda: select(_covers.summary).where(_listing).order_by(_covers.summary))
 _any_cover = Statement(
     lambda: select(_covers.ordinal).where(_covers.conversation == bindparam("id")).limit(1)
 )
@@ -198,8 +194,7 @@ class _Conversation:
             return
         # No chain of summaries is longer than their number; one that goes in a circle, which
         # only a broken writer makes, ends there too.
-        count = _count_summaries.one(self.connection, id=self.id)
-        for _ in range(count[0] if count else 0):
+        for _ in range(_count_summaries.only(self.connection, id=self.id)[0]):
             moved = [
                 rkey
                 for summary in sorted(summaries)
@@ -219,6 +214,5 @@ def _conversation_id(connection: Connection, uri: str) -> int:
     row = _find_conversation.one(connection, uri=uri)
     if row is None:
         _add_conversation.run(connection, uri=uri)
-        row = _find_conversation.one(connection, uri=uri)
-        assert row is not None
+        row = _find_conversation.only(connection, uri=uri)
     return int(row[0])

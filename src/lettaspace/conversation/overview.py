@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from lettaspace.atproto.cid import CID
 from lettaspace.conversation import codec
 from lettaspace.conversation.records import (
     AGENT,
@@ -134,7 +133,7 @@ def agents(connection: Connection, reader: Reader, address: Address) -> list[Age
             )
         )
     found += [
-        Agent(_last(uri), uri, None, None, None, None, *count, recorded=False)
+        Agent(_last(uri), uri, None, None, None, None, count[0], count[1], recorded=False)
         for uri, count in tally.items()
     ]
     return sorted(found, key=lambda each: ((each.name or "").casefold(), each.rkey))

@@ -16,6 +16,7 @@ from lettaspace.conversation.message import (
     tool_calls,
 )
 from lettaspace.conversation.records import MESSAGE
+from lettaspace.errors import Damaged, InvalidInput
 from lettaspace.space.schema import (
     message_conversations,
     message_covers,
@@ -60,9 +61,7 @@ def window(connection: Connection, conversation: str, open_blob: OpenBlob) -> Wi
     return Window(inside, outside)
 
 
-def transcript(
-    connection: Connection, conversation: str, open_blob: OpenBlob
-) -> Iterator[Message]:
+def transcript(connection: Connection, conversation: str, open_blob: OpenBlob) -> Iterator[Message]:
     """Every retained message of a conversation once, in order.
 
     What a summary covers stands before it, to any depth; the summary itself marks the point
@@ -91,9 +90,7 @@ def transcript(
 
 def message(connection: Connection, record: int, open_blob: OpenBlob) -> Message:
     """One indexed message by its row in `records`."""
-    return _message(
-        connection.execute(_columns().where(_index.record == record)).one(), open_blob
-    )
+    return _message(connection.execute(_columns().where(_index.record == record)).one(), open_blob)
 
 
 def _expanded(
@@ -169,12 +166,16 @@ def _known(conversation: str) -> ScalarSelect[Any]:
 
 
 def _message(row: Row[Any], open_blob: OpenBlob) -> Message:
-    value = cbor.decode(row.value)
+    uri = f"{row.space}/{row.author}/{MESSAGE}/{row.rkey}"
+    try:
+        value = cbor.decode(row.value)
+    except InvalidInput as error:
+        raise Damaged(f"{uri}: {error}") from error
     payload = value["message"]
     known = (payload["format"], payload["version"]) in KNOWN_FORMATS
     return Message(
         rkey=row.rkey,
-        uri=f"{row.space}/{row.author}/{MESSAGE}/{row.rkey}",
+        uri=uri,
         cid=CID.from_bytes(row.cid),
         value=value,
         covered_by=row.covered_by,
@@ -197,8 +198,8 @@ class _Pairs:
             for call in tool_calls(message.data, message.open_blob):
                 self._calls.update(_names(call))
         elif message.role == "toolResult":
-            call = answered_call(message.data)
-            if call is None or not self._calls.intersection(_names(call)):
+            answered = answered_call(message.data)
+            if answered is None or not self._calls.intersection(_names(answered)):
                 return replace(message, flags=(ORPHAN,))
         return message
 

@@ -54,9 +54,7 @@ _unindex = Statement(
         thinking=bindparam("thinking"),
     )
 )
-_blob = Statement(
-    lambda: select(schema.blobs.c.data).where(schema.blobs.c.cid == bindparam("cid"))
-)
+_blob = Statement(lambda: select(schema.blobs.c.data).where(schema.blobs.c.cid == bindparam("cid")))
 
 # SQLite's functions take NUL for the end of a text, and UTF-8 has no lone surrogates.
 _UNSTORABLE = {0: "␀", **dict.fromkeys(range(0xD800, 0xE000), "\ufffd")}
@@ -100,8 +98,7 @@ class SearchIndex:
                 )
         if not rows:
             return
-        waiting = _count_waiting.one(connection)
-        wait = len(rows) + (waiting[0] if waiting else 0) < _BATCH
+        wait = len(rows) + _count_waiting.only(connection)[0] < _BATCH
         if not wait:
             for record, spoken, thought in _all_waiting.all(connection):
                 _index.run(connection, record=record, text=spoken, thinking=thought)

@@ -1,10 +1,10 @@
 """The library's face: a space on this machine, opened and read.
 
-    from lettaspace import Space
+from lettaspace import Space
 
-    with Space.open("/path/to/home") as space:
-        for conversation in space.conversations():
-            print(conversation.rkey, conversation.title, conversation.messages)
+with Space.open("/path/to/home") as space:
+    for conversation in space.conversations():
+        print(conversation.rkey, conversation.title, conversation.messages)
 """
 
 from collections.abc import Iterator
@@ -15,18 +15,23 @@ from pathlib import Path
 from sqlalchemy import Connection, select
 
 from lettaspace.atproto import lexicon
-from lettaspace.atproto.cid import CID
 from lettaspace.atproto.uri import SpaceRef, parse_record_uri
 from lettaspace.conversation import overview, reading
 from lettaspace.conversation.index import MessageIndex
 from lettaspace.conversation.message import Message
 from lettaspace.conversation.records import COMPILED_PROMPT, Address, default_space
-from lettaspace.conversation.search import SearchIndex, snippet
+from lettaspace.conversation.search import SearchIndex, blob_reader, snippet
+from lettaspace.conversation.verify import (
+    conversation_problems,
+    projection_problems,
+    trigram_problems,
+)
 from lettaspace.errors import NotFound
 from lettaspace.space import schema
 from lettaspace.space.database import Database
 from lettaspace.space.identity import Identity
 from lettaspace.space.repo import EmbeddedRepo
+from lettaspace.space.verify import Problem, Progress, blob_problems, repo_problems
 from lettaspace.space.view import View
 from lettaspace.space.writes import Record, Value
 
@@ -153,6 +158,16 @@ class Space:
                 if len(hits) < limit:
                     hits.append(self._hit(connection, record, query))
             return Found(hits, total, self.index.unreadable(connection))
+
+    def verify(self, progress: Progress = lambda _what, _done, _total: None) -> Iterator[Problem]:
+        """Everything that is not as it should be: records, set hash, oplog, blobs, projections,
+        seqs, summaries, tool results. Changes nothing."""
+        with self.database.read() as connection:
+            yield from repo_problems(connection, self.repo.id, validate, progress)
+            yield from blob_problems(connection, progress)
+            yield from projection_problems(connection, progress)
+            yield from conversation_problems(connection, blob_reader(connection), progress)
+        yield from trigram_problems(self.database)
 
     def _hit(self, connection: Connection, record: int, query: str) -> Hit:
         message = reading.message(connection, record, self.repo.get_blob)

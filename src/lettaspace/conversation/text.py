@@ -80,4 +80,3 @@ def strings(value: Any, open_blob: OpenBlob) -> Iterator[str]:
             for key, item in value.items():
                 yield key
                 yield from strings(item, open_blob)
-

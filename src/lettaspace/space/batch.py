@@ -21,7 +21,6 @@ from lettaspace.space.writes import (
     MAX_WRITES,
     Create,
     Delete,
-    Update,
     Value,
     Write,
     Written,
@@ -44,10 +43,10 @@ _value = Statement(lambda: select(_records.value).where(_id))
 _top = Statement(lambda: select(func.max(_records.id)))
 _insert = Statement(lambda: insert(schema.records))
 _update = Statement(
-    lambda: update(schema.records)
-    .where(_id)
-    .values(
-        cid=bindparam("new_cid"), rev=bindparam("new_rev"), value=bindparam("new_value")
+    lambda: (
+        update(schema.records)
+        .where(_id)
+        .values(cid=bindparam("new_cid"), rev=bindparam("new_rev"), value=bindparam("new_value"))
     )
 )
 _delete = Statement(lambda: delete(schema.records).where(_id))
@@ -89,7 +88,9 @@ class Batch:
         self, writes: Sequence[Write], blobs: Mapping[CID, bytes], clock: TidClock
     ) -> list[Written]:
         if len(writes) > MAX_WRITES:
-            raise InvalidInput(f"too many writes in one batch: {len(writes)} (at most {MAX_WRITES})")
+            raise InvalidInput(
+                f"too many writes in one batch: {len(writes)} (at most {MAX_WRITES})"
+            )
         self._blobs = blobs
         keys = [
             (write.collection, clock.mint() if write.rkey is None else write.rkey)
@@ -106,9 +107,7 @@ class Batch:
                 raise InvalidInput(f"not a collection: {collection!r}")
             if not is_record_key(rkey):
                 raise InvalidInput(f"{collection}: not a record key: {rkey!r}")
-            found = _find.one(
-                self._connection, repo=self._repo, collection=collection, rkey=rkey
-            )
+            found = _find.one(self._connection, repo=self._repo, collection=collection, rkey=rkey)
             slot = self._slots[collection, rkey] = _Slot(collection, rkey, None, None, None)
             if found is not None:
                 slot.id = found[0]
@@ -163,8 +162,8 @@ class Batch:
         if created:
             # The write lock is ours, so ids can be given out here; asking the database for
             # each would cost a statement a record.
-            top = _top.one(connection)
-            for number, slot in enumerate(created, 1 + ((top and top[0]) or 0)):
+            top = _top.only(connection)[0] or 0
+            for number, slot in enumerate(created, top + 1):
                 slot.id = number
             _insert.many(
                 connection,
@@ -199,13 +198,10 @@ class Batch:
         self._store_blobs(created + updated, updated + deleted)
 
     def _change(self, slot: _Slot, old: Value | None, new: Value | None) -> Change:
-        assert slot.id is not None
-        return Change(slot.id, slot.collection, slot.rkey, old, new)
+        return Change(slot.id or 0, slot.collection, slot.rkey, old, new)
 
     def _old(self, slot: _Slot) -> Value:
-        row = _value.one(self._connection, key=slot.id)
-        assert row is not None
-        value: Value = cbor.decode(row[0])
+        value: Value = cbor.decode(_value.only(self._connection, key=slot.id)[0])
         return value
 
     def _store_blobs(self, present: Sequence[_Slot], outdated: Sequence[_Slot]) -> None:
@@ -246,8 +242,6 @@ class Batch:
     def _stored_blobs(self, cids: set[CID]) -> set[CID]:
         wanted = [cid for cid in cids if cid not in self._blobs]
         rows = self._connection.execute(
-            select(schema.blobs.c.cid).where(
-                schema.blobs.c.cid.in_([bytes(cid) for cid in wanted])
-            )
+            select(schema.blobs.c.cid).where(schema.blobs.c.cid.in_([bytes(cid) for cid in wanted]))
         ).scalars()
         return {CID.from_bytes(cid) for cid in rows} | (cids & set(self._blobs))

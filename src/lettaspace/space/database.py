@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
@@ -42,6 +42,7 @@ class Database:
         if not create and not path.exists():
             raise StoreUnavailable(f"no store at {path}")
         _make_private(path)
+        _refuse_foreign(path)
         engine = create_engine(
             f"sqlite:///{path}",
             connect_args={"timeout": LOCK_SECONDS, "check_same_thread": False},
@@ -83,8 +84,7 @@ class Database:
         """Copies the store, including what is not checkpointed yet, while others use it."""
         _make_private(target)
         with _clear_errors(self.path), self.engine.connect() as connection:
-            source = connection.connection.driver_connection
-            assert isinstance(source, sqlite3.Connection)
+            source = cast(sqlite3.Connection, connection.connection.driver_connection)
             copy = sqlite3.connect(target)
             try:
                 source.backup(copy)
@@ -104,10 +104,10 @@ class Database:
 
 
 def _stored_revision(connection: Connection) -> str | None:
-    tables = connection.exec_driver_sql(
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND name IN ('alembic_version','repos')"
-    ).scalars()
-    if "alembic_version" not in set(tables):
+    table = connection.exec_driver_sql(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'alembic_version'"
+    ).first()
+    if table is None:
         return None
     revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
     return None if revision is None else str(revision)
@@ -121,6 +121,17 @@ def _make_private(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
         raise StoreUnavailable(f"cannot open {path}: {error.strerror or error}") from error
+
+
+def _refuse_foreign(path: Path) -> None:
+    """SQLite would overwrite a file that is too short to be told from an empty one."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(_MAGIC))
+    except OSError as error:
+        raise StoreUnavailable(f"cannot open {path}: {error.strerror or error}") from error
+    if start and start != _MAGIC:
+        raise StoreUnavailable(f"cannot use {path}: {_REASONS['SQLITE_NOTADB']}")
 
 
 def _set_pragmas(connection: sqlite3.Connection, _record: Any) -> None:
@@ -148,6 +159,8 @@ def _begin(connection: Connection) -> None:
     # came between.
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
 
+
+_MAGIC = b"SQLite format 3\0"
 
 _BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_BUSY_SNAPSHOT", "SQLITE_BUSY_RECOVERY")
 

@@ -8,9 +8,10 @@ import json
 import os
 import secrets
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from lettaspace.atproto.syntax import is_did
 from lettaspace.errors import Damaged, StoreUnavailable
@@ -18,7 +19,7 @@ from lettaspace.errors import Damaged, StoreUnavailable
 if TYPE_CHECKING:
     from lettaspace.atproto.keys import SigningKey
 
-_CURVE = "secp256k1"
+_CURVE: Literal["secp256k1"] = "secp256k1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +58,8 @@ def _create(path: Path) -> None:
                 file.write(content + "\n")
                 file.flush()
                 os.fsync(file.fileno())
-            try:
+            with suppress(FileExistsError):
                 os.link(aside, path)
-            except FileExistsError:
-                pass
         finally:
             aside.unlink(missing_ok=True)
     except OSError as error:

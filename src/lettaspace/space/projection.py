@@ -7,6 +7,7 @@ from typing import Protocol
 from sqlalchemy import Connection, select
 
 from lettaspace.atproto import cbor
+from lettaspace.errors import InvalidInput
 from lettaspace.space import schema
 from lettaspace.space.writes import Value
 
@@ -57,12 +58,22 @@ def fill(connection: Connection, projection: Projection) -> None:
             return
         last = rows[-1].id
         changes = [
-            Change(row.id, row.collection, row.rkey, None, cbor.decode(row.value))
+            Change(row.id, row.collection, row.rkey, None, value)
             for row in rows
             if row.collection in projection.collections
+            and (value := decoded(row.value)) is not None
         ]
         if changes:
             projection.apply(connection, changes)
+
+
+def decoded(data: bytes) -> Value | None:
+    """A record's value, or None where its bytes are damaged."""
+    try:
+        value: Value = cbor.decode(data)
+    except InvalidInput:
+        return None  # `verify` names it; nothing can be derived from it
+    return value
 
 
 def rebuild(connection: Connection, projection: Projection) -> None:

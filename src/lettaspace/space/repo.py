@@ -23,9 +23,11 @@ _PAGE = 500
 _own = schema.repos.c.id == bindparam("key")
 _get_head = Statement(lambda: select(schema.repos.c.rev, schema.repos.c.set_hash).where(_own))
 _set_head = Statement(
-    lambda: update(schema.repos)
-    .where(_own)
-    .values(rev=bindparam("new_rev"), set_hash=bindparam("new_hash"))
+    lambda: (
+        update(schema.repos)
+        .where(_own)
+        .values(rev=bindparam("new_rev"), set_hash=bindparam("new_hash"))
+    )
 )
 
 
@@ -152,9 +154,7 @@ class EmbeddedRepo:
                 changes = [c for c in batch.changes if c.collection in projection.collections]
                 if changes:
                     projection.apply(connection, changes)
-            _set_head.run(
-                connection, key=self._id, new_rev=new_rev, new_hash=batch.set_hash.state
-            )
+            _set_head.run(connection, key=self._id, new_rev=new_rev, new_hash=batch.set_hash.state)
             return written
 
     def _next_rev(self, rev: str | None) -> str:
@@ -167,6 +167,5 @@ class EmbeddedRepo:
 
 
 def _head(connection: Connection, repo: int) -> tuple[str | None, bytes]:
-    row = _get_head.one(connection, key=repo)
-    assert row is not None
-    return row[0], row[1]
+    rev, set_hash = _get_head.only(connection, key=repo)
+    return rev, set_hash

@@ -145,8 +145,9 @@ search_text = Table(
     Index("search_text_pending", "record", sqlite_where=text("pending = 1")),
 )
 
-# An index of `search_text` in SQLite's own dialect (FTS5, external content): the migration
-# makes it, so it stands outside `metadata`. The column of its own name takes commands.
+# An index of the texts that no longer wait, in SQLite's own dialect (FTS5, its content the
+# view `search_indexed`): the migration makes both, so they stand outside `metadata`. The
+# column of the table's own name takes commands.
 search_trigrams = Table(
     "search_trigrams",
     MetaData(),

@@ -7,10 +7,11 @@ transaction of the connection it is given.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Connection
 from sqlalchemy.sql import ClauseElement
+from sqlalchemy.sql.compiler import SQLCompiler
 
 Row = tuple[Any, ...]
 
@@ -31,6 +32,13 @@ class Statement:
 
     def one(self, connection: Connection, /, **values: Any) -> Row | None:
         return self._run(connection, values).fetchone()  # type: ignore[no-any-return]
+
+    def only(self, connection: Connection, /, **values: Any) -> Row:
+        """The row of a statement that always gives one."""
+        row = self.one(connection, **values)
+        if row is None:
+            raise LookupError("a row that must be there is not")
+        return row
 
     def run(self, connection: Connection, /, **values: Any) -> None:
         self._run(connection, values)
@@ -53,7 +61,7 @@ class Statement:
         dialect = connection.dialect
         found = self._compiled.get(dialect.name)
         if found is None:
-            compiled = self._build().compile(dialect=dialect)
+            compiled = cast(SQLCompiler, self._build().compile(dialect=dialect))
             names = compiled.positiontup
             # What the statement itself binds, literals for instance. Everything else must be
             # given: a forgotten name is a KeyError, not a NULL.
@@ -63,6 +71,7 @@ class Statement:
                 def order(values: Mapping[str, Any]) -> Any:
                     return {**fixed, **values}
             else:
+
                 def order(values: Mapping[str, Any]) -> Any:
                     return [values[name] if name in values else fixed[name] for name in names]
 

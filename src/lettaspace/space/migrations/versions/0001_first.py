@@ -83,9 +83,7 @@ def upgrade() -> None:
         Column("updated_at", Text),
         sqlite_with_rowid=False,
     )
-    op.create_index(
-        "message_index_window", "message_index", ["conversation", "in_window", "place"]
-    )
+    op.create_index("message_index_window", "message_index", ["conversation", "in_window", "place"])
     op.create_index("message_index_seq", "message_index", ["conversation", "seq"])
     op.create_table(
         "message_covers",
@@ -115,7 +113,11 @@ def upgrade() -> None:
         "search_text_pending", "search_text", ["record"], sqlite_where=text("pending = 1")
     )
     op.execute(
+        "CREATE VIEW search_indexed AS "
+        "SELECT record, text, thinking FROM search_text WHERE pending = 0"
+    )
+    op.execute(
         "CREATE VIRTUAL TABLE search_trigrams USING fts5("
-        "text, thinking, content = 'search_text', content_rowid = 'record', "
+        "text, thinking, content = 'search_indexed', content_rowid = 'record', "
         "tokenize = 'trigram case_sensitive 1', detail = none, columnsize = 0)"
     )

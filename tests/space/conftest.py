@@ -1,0 +1,25 @@
+import pytest
+
+from lettaspace.atproto.tid import TidClock
+from lettaspace.errors import InvalidRecord
+from lettaspace.space.database import Database
+from lettaspace.space.repo import EmbeddedRepo
+
+AUTHOR = "did:web:ada.example"
+SPACE = f"at://{AUTHOR}/space/com.example.lab/self"
+
+
+def refuse_bad(collection, rkey, value):
+    if "bad" in value:
+        raise InvalidRecord(f"{collection}/{rkey}: bad")
+
+
+@pytest.fixture
+def database(tmp_path):
+    with Database.open(tmp_path / "home" / "space.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def repo(database):
+    return EmbeddedRepo(database, SPACE, AUTHOR, validate=refuse_bad, clock=TidClock())

@@ -1,0 +1,197 @@
+"""Opening, sharing and losing the store's file."""
+
+import shutil
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+from sqlalchemy import event, inspect, text
+
+from lettaspace.errors import StoreUnavailable
+from lettaspace.space import database as module
+from lettaspace.space import schema
+from lettaspace.space.database import Database
+from lettaspace.space.repo import EmbeddedRepo
+from lettaspace.space.writes import Create
+from tests.space.conftest import AUTHOR, SPACE, refuse_bad
+
+OPEN = """
+import sys
+from pathlib import Path
+from lettaspace.space.database import Database
+with Database.open(Path(sys.argv[1])) as database, database.read() as connection:
+    print(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar())
+"""
+
+
+def tables(path):
+    with sqlite3.connect(path) as connection:
+        return {
+            name: [column[1:4] for column in connection.execute(f"PRAGMA table_info({name})")]
+            for name, kind in connection.execute("SELECT name, type FROM sqlite_master")
+            if kind == "table"
+        }
+
+
+def test_migrations_give_the_tables_the_code_speaks_of(database, tmp_path):
+    with database.read() as connection:
+        found = inspect(connection)
+        for table in schema.metadata.sorted_tables:
+            columns = {column["name"]: column for column in found.get_columns(table.name)}
+            assert set(columns) == set(table.columns.keys()), table.name
+            for column in table.columns:
+                assert columns[column.name]["nullable"] == column.nullable, column
+                wanted = column.type.compile(connection.dialect)
+                assert str(columns[column.name]["type"]) == wanted, column
+            assert found.get_pk_constraint(table.name)["constrained_columns"] == [
+                column.name for column in table.primary_key
+            ]
+            indexes = {
+                index["name"]: index["column_names"] for index in found.get_indexes(table.name)
+            }
+            for index in table.indexes:
+                assert indexes.get(index.name) == [column.name for column in index.columns]
+        version = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    assert version == schema.REVISION
+
+
+def test_durable_settings(database):
+    for transaction in (database.read, database.write):
+        with transaction() as connection:
+            assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+            assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
+
+
+def test_only_the_owner_can_read_it(database):
+    path = database.path
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    side_files = [each for each in path.parent.iterdir() if each != path]
+    assert side_files
+    assert all(each.stat().st_mode & 0o077 == 0 for each in side_files)
+
+
+def test_o26_eight_processes_open_a_fresh_store_together(tmp_path):
+    path = tmp_path / "new" / "space.db"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", OPEN, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for _ in range(8)
+    ]
+    results = [(*process.communicate(timeout=60), process.returncode) for process in processes]
+    assert results == [(f"{schema.REVISION}\n".encode(), b"", 0)] * 8
+
+
+def test_o26_a_failed_batch_keeps_no_lock(repo, tmp_path):
+    with pytest.raises(Exception, match="float"):
+        repo.apply_writes(
+            [Create("com.example.note", "a", {"n": 1}), Create("com.example.note", "b", {"n": 0.5})]
+        )
+    assert list(repo.records("com.example.note")) == []
+    started = time.monotonic()
+    with Database.open(repo.database.path) as other:
+        EmbeddedRepo(other, SPACE, AUTHOR, validate=refuse_bad).apply_writes(
+            [Create("com.example.note", "c", {"n": 1})]
+        )
+    assert time.monotonic() - started < 1
+    assert [record.rkey for record in repo.records("com.example.note")] == ["c"]
+
+
+def test_o26_a_backup_holds_what_is_not_checkpointed(repo, tmp_path):
+    with repo.database.read():  # a reader keeps the log from being folded in
+        for number in range(20):
+            repo.apply_writes([Create("com.example.note", f"n{number:02}", {"n": number})])
+        repo.database.backup(tmp_path / "backup.db")
+    with Database.open(tmp_path / "backup.db") as copy:
+        copied = EmbeddedRepo(copy, SPACE, AUTHOR, validate=refuse_bad)
+        assert len(list(copied.records("com.example.note"))) == 20
+
+
+def test_a_store_of_a_newer_version_is_refused_untouched(database):
+    with database.write() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    database.close()
+    before = tables(database.path)
+    with pytest.raises(StoreUnavailable, match="newer lettaspace"):
+        Database.open(database.path)
+    assert tables(database.path) == before
+
+
+@pytest.mark.parametrize("content", [b"not a database at all, just text " * 40, b"x"])
+def test_another_file_is_refused_in_one_line(tmp_path, content):
+    path = tmp_path / "space.db"
+    path.write_bytes(content)
+    with pytest.raises(StoreUnavailable) as caught:
+        Database.open(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert path.read_bytes() == content
+
+
+def test_a_missing_store_is_not_made_when_only_read(tmp_path):
+    with pytest.raises(StoreUnavailable, match="no store"):
+        Database.open(tmp_path / "none" / "space.db", create=False)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_directory_in_its_place(tmp_path):
+    (tmp_path / "space.db").mkdir()
+    with pytest.raises(StoreUnavailable):
+        Database.open(tmp_path / "space.db")
+
+
+def test_waiting_for_the_write_lock_ends_in_a_clear_error(database, monkeypatch):
+    monkeypatch.setattr(module, "LOCK_SECONDS", 0.2)
+    with (
+        Database.open(database.path) as other,
+        database.write(),
+        pytest.raises(StoreUnavailable, match="write lock"),
+        other.write(),
+    ):
+        pass
+
+
+def test_a_reader_sees_one_snapshot_while_a_writer_writes(repo):
+    repo.apply_writes([Create("com.example.note", "a", {"n": 1})])
+    with repo.snapshot() as view:
+        assert view.get("com.example.note", "b") is None
+        repo.apply_writes([Create("com.example.note", "b", {"n": 2})])
+        assert view.get("com.example.note", "b") is None
+        assert len(list(view.records("com.example.note"))) == 1
+    assert repo.get("com.example.note", "b") is not None
+
+
+def test_a_full_disk_is_a_clear_error_and_loses_nothing(repo):
+    repo.apply_writes([Create("com.example.note", "a", {"n": 1})])
+    with repo.database.engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+    repo.database.engine.dispose()  # so that every connection learns the limit
+
+    @event.listens_for(repo.database.engine, "connect")
+    def limit(connection, _record):
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+
+    large = [Create("com.example.note", f"b{number}", {"t": "x" * 60_000}) for number in range(50)]
+    with pytest.raises(StoreUnavailable, match="disk is full"):
+        repo.apply_writes(large)
+    assert len(list(repo.records("com.example.note"))) == 1
+    assert repo.get("com.example.note", "a") is not None
+
+
+def test_moving_the_home_moves_the_store(repo, tmp_path):
+    repo.apply_writes([Create("com.example.note", "a", {"n": 1})])
+    repo.database.close()
+    shutil.copytree(repo.database.path.parent, tmp_path / "moved")
+    with Database.open(tmp_path / "moved" / "space.db") as moved:
+        other = EmbeddedRepo(moved, SPACE, AUTHOR, validate=refuse_bad)
+        assert other.get("com.example.note", "a").value["n"] == 1
+
+
+def test_a_place_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StoreUnavailable, match="cannot open"):
+        Database.open(tmp_path / "file" / "space.db")
+    assert (tmp_path / "file").read_text() == "in the way"
