@@ -26,6 +26,7 @@ _CID_FORM = "the written spec: CIDs are version 1, SHA-256, in lower-case base32
 _NOT_BYTES = "the written spec: an object with $bytes is bytes; the reference stores the object"
 _BASE64 = "the written spec: RFC 4648 section 4; and one text per content"
 _TYPE = "the written spec: $type is a non-empty string; the reference's strict mode agrees"
+_BLOB = "the written spec: the type blob has one shape; the reference's strict mode agrees"
 
 # What the reference's JSON reader accepts and ours refuses.
 STRICTER = {
@@ -52,6 +53,11 @@ STRICTER = {
     "bytes non-canonical trailing bits": _BASE64,
     "$type number nested": _TYPE,
     "$type empty nested": _TYPE,
+    "blob negative size": _BLOB,
+    "blob ref dag-cbor cid": _BLOB,
+    "blob malformed ref": _BLOB,
+    "blob extra key": _BLOB,
+    "blob no mimetype": _BLOB,
     "duplicate keys keep last": "readers differ on which one counts",
 }
 
@@ -93,8 +99,21 @@ def test_reference_vectors(case):
     assert back == value
     if name not in DIFFERENT_TEXT:
         assert json.loads(data.dumps(back)) == json.loads(case["roundtrip_json_text"])
-    if name not in DIFFERENT_BLOBS:
-        assert [str(cid) for cid in data.blob_refs(value)] == case["blob_refs"]
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in ENCODE if case.get("blob_refs")], ids=lambda case: case["name"]
+)
+def test_reference_blob_refs(case):
+    value = cbor.decode(bytes.fromhex(case["cbor_hex"]))
+    found = [str(cid) for cid in data.blob_refs(value)]
+    assert found == ([] if case["name"] in DIFFERENT_BLOBS else case["blob_refs"])
+
+
+def test_whatever_the_strict_mode_of_the_reference_refuses_is_refused():
+    refused = {case["name"] for case in ENCODE if case["strict_parse"] == "error"}
+    assert refused <= STRICTER.keys() | {c["name"] for c in ENCODE if c["expected"] == "error"}
+    assert len(refused) > 15
 
 
 def test_every_exception_is_still_one():
@@ -103,8 +122,7 @@ def test_every_exception_is_still_one():
     assert data.loads(by_name["bom"]["json_text"]) == {"v": "\ufeffx"}
     assert json.loads(by_name["bom"]["roundtrip_json_text"]) == {"v": "x"}
     legacy = by_name["legacy blob shape"]
-    assert legacy["blob_refs"]
-    assert data.blob_refs(data.loads(legacy["json_text"])) == []
+    assert data.blob_refs(data.loads(legacy["json_text"])) == [] != legacy["blob_refs"]
 
 
 @given(VALUES)
@@ -211,6 +229,8 @@ def test_what_would_read_back_as_something_else_is_not_written(key):
         ({"a": {"__proto__": 1}}, "a: key __proto__"),
         ({"a": [{"$type": ""}]}, r"a\[0\]: \$type"),
         ({"a": {"$type": None}}, r"a: \$type"),
+        ({"a": {"$type": "blob"}}, r"a: \$type is blob"),
+        ({"a": [{"$type": "blob", "ref": "x", "mimeType": "a/b", "size": 1}]}, r"a\[0\]: \$type"),
         ({"a": 1.0}, "a: float"),
         ({"a": 2**53}, "a: integer"),
         ({"a": "\ud800"}, "a: text with a lone surrogate"),
@@ -353,3 +373,33 @@ def test_refusals_of_identifiers_stay_refusals_of_records():
         data.from_json({"$link": "x"})
     with pytest.raises(InvalidInput):
         CID.parse("x")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ref": str(BLOB)},
+        {"ref": CID.for_cbor(b"")},
+        {"size": -1},
+        {"size": "4"},
+        {"size": False},
+        {"mimeType": None},
+        {"mimeType": 5},
+        {"alt": "x"},
+    ],
+)
+def test_what_claims_to_be_a_blob_is_one(changes):
+    value = {"a": [blob(**changes)]}
+    with pytest.raises(InvalidRecord, match=r"^a\[0\]: \$type is blob, but this is none"):
+        data.to_json(value)
+    obj = {"a": [blob(**({"ref": BLOB} | changes))]}
+    if isinstance(obj["a"][0]["ref"], CID):
+        obj["a"][0]["ref"] = {"$link": str(obj["a"][0]["ref"])}
+    with pytest.raises(InvalidRecord, match=r"^a\[0\]: \$type is blob, but this is none"):
+        data.from_json(obj)
+
+
+def test_a_blob_whose_link_is_malformed():
+    for ref in ({"$link": "x"}, {"$link": str(BLOB), "x": 1}, {}):
+        with pytest.raises(InvalidRecord, match=r"^b: "):
+            data.from_json({"b": blob(ref=ref)})

@@ -32,7 +32,7 @@ DATA = b"oh my, \x00 what is this"
 
 @pytest.mark.parametrize(
     ("curve", "secret", "did"),
-    [  # W3C did:key test vectors
+    [  # W3C did:key test vectors, then keys of the protocol's reference
         (
             "secp256k1",
             "9085d2bef69286a6cbb51623c8fa258629945cd55ca705cc4e66700396894e0c",
@@ -42,6 +42,21 @@ DATA = b"oh my, \x00 what is this"
             "secp256k1",
             "f0f4df55a2b3ff13051ea814a8f24ad00f2e469af73c363ac7e9fb999a9072ed",
             "did:key:zQ3shtxV1FrJfhqE1dvxYRcCknWNjHc3c5X1y3ZSoPDi2aur2",
+        ),
+        (
+            "p256",
+            base58.b58decode("9p4VRzdmhsnq869vQjVCTrRry7u4TtfRxhvBFJTGU2Cp").hex(),
+            "did:key:zDnaeTiq1PdzvZXUaMdezchcMJQpBdH2VN4pgrrEhMCCbmwSb",
+        ),
+        (
+            "p256",
+            "17f427c00466fcde5d06614a792e7f2ec4c178c4e8d48087240aab09838355bb",
+            "did:key:zDnaem9ZYXQjE1YEjETPbo1BAVvgVLVWyA3Z6yBTtKZJFTbZe",
+        ),
+        (
+            "secp256k1",
+            "71fd28267e8cb8634602e4585fc0079a8bf7ed13e89c1a139de4844ebc1c7c41",
+            "did:key:zQ3shnL3SdWCHd92U4hQHTY7ATLN5xH9GfJjMSxFtxLJ9VjVU",
         ),
     ],
 )

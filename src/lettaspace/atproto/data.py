@@ -3,9 +3,10 @@
 CIDs are `{"$link": "…"}` and bytes `{"$bytes": "…"}` in JSON; everything else is itself, and a
 blob is an object whose `ref` is a CID. Source: AT Protocol data model spec.
 
-Stricter than the reference: it passes objects with a malformed `$link` or `$bytes` on as plain
-objects, takes `1.0` and `1e3` for integers, keeps the last of duplicate keys and replaces lone
-surrogates. All of these are refused here, because other readers make something else of them.
+What the reference refuses in its strict mode is refused here, such as a malformed `$link` or
+blob. Stricter still: it takes `1.0` and `1e3` for integers, keeps the last of duplicate keys,
+replaces lone surrogates, and reads several texts as the same bytes or CID. Other readers make
+something else of these, so all are refused.
 """
 
 import json
@@ -15,7 +16,7 @@ from typing import Any, NoReturn
 
 from ..errors import InvalidInput, InvalidRecord
 from .cbor import MAX_DEPTH, check, step
-from .cid import CID
+from .cid import CID, RAW
 
 _BLOB_KEYS = {"$type", "ref", "mimeType", "size"}
 
@@ -25,7 +26,8 @@ def from_json(obj: Any) -> Any:
 
     Raises InvalidRecord, naming the path, for what the data model has no place for: floats,
     large integers, lone surrogates, malformed or accompanied `$link` and `$bytes`, a `$type`
-    that is not a non-empty string, the key `__proto__`, depth.
+    that is not a non-empty string, a `$type` of `blob` on what is none, the key `__proto__`,
+    depth.
     """
     check(obj)
     return _convert(obj, _from_json)
@@ -77,7 +79,8 @@ def dumps(value: Any) -> str:
 def blob_refs(value: Any) -> list[CID]:
     """The CIDs of all blobs in a value, at any depth, in order, with repetitions.
 
-    A blob is an object with exactly `$type` "blob", `ref` (a CID), `mimeType` and `size`.
+    A blob is an object with exactly `$type` "blob", `ref` (a CID), `mimeType` and `size`. Odd
+    values of the last two do not matter here: content that is referred to is to be kept.
     """
     found: list[CID] = []
     stack: list[Any] = [value]
@@ -139,7 +142,13 @@ def _from_json(item: Any) -> Any:
         if len(item) > 1:
             raise _RefusedError("other keys beside $link or $bytes")
         return _link(item["$link"]) if "$link" in item else _bytes(item["$bytes"])
-    return _plain(item)
+    fields = _plain(item)
+    if fields.get("$type") == "blob":
+        ref = fields.get("ref")
+        if type(ref) is dict and ref.keys() == {"$link"}:
+            ref = _link(ref["$link"])
+        _check_blob(fields | {"ref": ref})
+    return fields
 
 
 def _to_json(item: Any) -> Any:
@@ -151,7 +160,15 @@ def _to_json(item: Any) -> Any:
         return {"$bytes": b2a_base64(item, newline=False).rstrip(b"=").decode()}
     if "$link" in item or "$bytes" in item:
         raise _RefusedError("key $link or $bytes has a meaning in JSON")
-    return _plain(item)
+    fields = _plain(item)
+    if fields.get("$type") == "blob":
+        _check_blob(fields)
+    return fields
+
+
+def _check_blob(fields: dict[str, Any]) -> None:
+    if not (_is_blob(fields) and fields["ref"].codec == RAW and fields["size"] >= 0):
+        raise _RefusedError("$type is blob, but this is none")
 
 
 def _plain(item: dict[str, Any]) -> dict[str, Any]:
