@@ -1,6 +1,8 @@
 import base64
+import doctest
 import json
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -8,6 +10,8 @@ from hypothesis import strategies as st
 
 from lettaspace.atproto import cbor
 from lettaspace.atproto.cid import CID
+from lettaspace.atproto.data import blob_refs
+from lettaspace.atproto.lexicon import shipped
 from lettaspace.conversation import codec, leaves
 from lettaspace.conversation.codec import decode, encode
 from lettaspace.conversation.jsontext import Number, dumps, loads, source_text
@@ -17,6 +21,7 @@ from lettaspace.errors import Damaged, InvalidInput, NotFound
 from .jsongen import CONSTANTS, quote, string_texts, texts, texts_with_constants, tree
 
 JSON = "xyz.quasigod.lab.letta.defs#json"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "records.md"
 DEFS = "xyz.quasigod.lab.letta.defs"
 
 
@@ -35,7 +40,7 @@ def round_trip(payload, shape=FREE):
     assert cbor.decode(data) == encoded.value
     assert len(data) <= leaves.DATA_LIMIT
     assert type(encoded.value) is dict
-    assert set(leaves.referenced_blobs(encoded.value)) == set(encoded.blobs)
+    assert set(blob_refs(encoded.value)) == set(encoded.blobs)
     assert all(len(blob) <= 4 * 1024 * 1024 for blob in encoded.blobs.values())
     again = encode(payload, shape)
     assert (again.value, again.blobs) == (encoded.value, encoded.blobs)
@@ -751,6 +756,27 @@ def test_o43_thinking_parts_come_back_exactly():
     assert found == message
     assert list(found["content"][3]["unknownField"]) == ["z", "a"]
     assert [part["thinking"] for part in found["content"]] == [part["thinking"] for part in parts]
+
+
+# ---- the contract -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 5, 5_000_000])
+def test_escapes_and_leaves_satisfy_their_lexicons(size):
+    for kind in leaves.LEAF_TYPES:
+        leaf, _ = leaves.make_leaf(kind, bytes(size), "image/png")
+        shipped().validate(kind, leaf)
+    shipped().validate(JSON, encode({"a": 1.5}).value["a"])
+    envelope = {"format": "letta.localMessage", "version": 1}
+    for payload in ({"a": 1}, [1.5] * size, {"b": 1, "a": {"$type": 1}}):
+        value = encode(payload, LOCAL_MESSAGE).value
+        shipped().validate(f"{DEFS}#envelope", {**envelope, "data": value})
+
+
+def test_the_document_of_the_records_runs():
+    found = doctest.testfile(str(DOCUMENT), module_relative=False, encoding="utf-8")
+    assert found.attempted > 10
+    assert found.failed == 0
 
 
 # ---- the format never changes -----------------------------------------------------------------

@@ -15,10 +15,11 @@ are not enough, the smallest list or object that is.
 import binascii
 import re
 from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..atproto.cid import CID
+from ..atproto.data import blob_refs
 from ..errors import Damaged, InvalidInput
 from .jsontext import JSON_ESCAPE, source_text
 from .seal import chunk_count, open_sealed, seal
@@ -95,21 +96,6 @@ def open_leaf(leaf: dict[str, Any], open_blob: Callable[[CID], bytes]) -> bytes:
     return open_sealed(key, (open_blob(_ref(blob)) for blob in blobs), size)  # pyright: ignore[reportUnknownVariableType]
 
 
-def referenced_blobs(value: Any) -> Iterator[CID]:
-    """The CIDs of all blob objects in a value of the data model, in any order, repeats included."""
-    rest: list[Any] = [value]
-    while rest:
-        item = rest.pop()
-        kind: Any = type(item)
-        if kind is dict:
-            if item.get("$type") == "blob" and type(item.get("ref")) is CID:
-                yield item["ref"]
-            else:
-                rest.extend(item.values())
-        elif kind is list:
-            rest.extend(item)
-
-
 def canonical(keys: Any) -> list[str]:
     """Keys in the data model's order: shorter UTF-8 first, then by bytes."""
     ordered = sorted(keys)
@@ -146,7 +132,7 @@ def fit(payload: Any, value: dict[str, Any], blobs: dict[CID, bytes]) -> dict[st
         blobs.update(more)
     if sealed or size > DATA_LIMIT:
         # Images that were sealed by themselves now stand inside the sealed text.
-        used = set(referenced_blobs(root))
+        used = set(blob_refs(root))
         for cid in [cid for cid in blobs if cid not in used]:
             del blobs[cid]
     return root[0]
