@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -296,7 +297,7 @@ class Model:
 
         for key in (lambda each: each["seq"], place):
             keys = [key(each) for each in window]
-            if any(a >= b for a, b in zip(keys, keys[1:], strict=False)):
+            if any(a >= b for a, b in pairwise(keys)):
                 for each in window:
                     self.seq += 1
                     each["seq"] = self.seq

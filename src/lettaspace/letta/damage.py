@@ -18,7 +18,7 @@ DIVERGED: Final = "diverged"
 
 # All is there; somebody may want to know.
 BAD_MANIFEST: Final = "badManifest"
-OLD_MANIFEST: Final = "oldManifest"
+BARE_ROW: Final = "bareRow"
 UNKNOWN_ROW: Final = "unknownRow"
 LEGACY_ROW: Final = "legacyRow"
 MISSING_PARENT: Final = "missingParent"

@@ -56,6 +56,8 @@ class Plan:
     """The entry that holds a message's newest snapshot, where that is another one."""
     top: int
     """The highest seq given."""
+    ordinals: dict[int, int]
+    """Which of several messages equal in identity it is, where it is not the first."""
     findings: Findings = field(default_factory=Findings)
     _covers: dict[int, "array[int]"] | None = None
 
@@ -96,7 +98,7 @@ def replay(scan: Scan, file: BinaryIO, listed: Sequence[str] | None) -> Plan:
         _Window(plan).follow(listed)
     elif len(scan):
         plan.findings.add(NO_WINDOW)
-    _settle_tids(scan, file, plan, replay.ordinals)
+    _settle_tids(scan, file, plan)
     return plan
 
 
@@ -129,6 +131,7 @@ class _Replay:
             self.covered_by,
             self.final,
             self.top,
+            self.ordinals,
             self.findings,
         )
 
@@ -161,7 +164,7 @@ class _Replay:
         own, the place in the window it takes from the other, if any.
         """
         row = self.scan.reread(self.file, entry)
-        identity = self.scan.identity(row)
+        identity = self.scan.identity(row, rows.recognise(row)[1])
         found = self.latest.get(identity)
         if found is None:
             self.latest[identity] = entry, 1
@@ -371,11 +374,12 @@ def _group(covered_by: "array[int]", seqs: "array[int]") -> dict[int, "array[int
     return groups
 
 
-def _settle_tids(scan: Scan, file: BinaryIO, plan: Plan, ordinals: dict[int, int]) -> None:
+def _settle_tids(scan: Scan, file: BinaryIO, plan: Plan) -> None:
     """Gives every message a TID of its own, in file order: an earlier message's never
     depends on a later one."""
-    for entry, ordinal in ordinals.items():
-        identity = scan.identity(scan.reread(file, entry))
+    for entry, ordinal in plan.ordinals.items():
+        row = scan.reread(file, entry)
+        identity = scan.identity(row, rows.recognise(row)[1])
         scan.set_tid(entry, message_tid(scan.conversation, *identity, ordinal))
     tids = scan.tid_array()
     alive = np.flatnonzero(np.frombuffer(bytes(plan.status), dtype=np.uint8) != Status.NONE)
@@ -385,12 +389,13 @@ def _settle_tids(scan: Scan, file: BinaryIO, plan: Plan, ordinals: dict[int, int
     for entry in alive.tolist():
         tid: bytes = bytes(scan.tids[entry * TID_LENGTH : (entry + 1) * TID_LENGTH])
         if tid in taken:
-            identity = scan.identity(scan.reread(file, entry))
+            row = scan.reread(file, entry)
+            identity = scan.identity(row, rows.recognise(row)[1])
             probe = 0
             while tid in taken:
                 probe += 1
                 tid = message_tid(
-                    scan.conversation, *identity, ordinals.get(entry, 0), probe
+                    scan.conversation, *identity, plan.ordinals.get(entry, 0), probe
                 ).encode()
             scan.set_tid(entry, tid.decode())
         taken.add(tid)

@@ -88,6 +88,7 @@ class Scan:
     compactions: list[Compaction] = field(default_factory=list[Compaction])
     header: dict[str, Any] | None = None
     unknown: int = 0
+    bare: int = 0
     findings: Findings = field(default_factory=Findings)
 
     def __len__(self) -> int:
@@ -120,10 +121,9 @@ class Scan:
             raise Changed
         return raw
 
-    def identity(self, value: dict[str, Any]) -> Identity:
-        """The identity of the message in a row's value."""
-        message = rows.recognise(value)[1]
-        return _identity(value, message, self.created_at)[0]
+    def identity(self, row: dict[str, Any], message: dict[str, Any]) -> Identity:
+        """The identity of a message in its row."""
+        return _identity(row, message, self.created_at)[0]
 
 
 class Changed(Exception):  # noqa: N818 - it is the file's doing
@@ -177,7 +177,7 @@ class _Scanner:
             elif kind is Kind.HEADER:
                 # A header is no parent, and later ones tell nothing new.
                 if scan.header is None:
-                    scan.header = message
+                    scan.header = rows.parse_exact(raw, line.offset)
             else:
                 self.message(line, raw, value, kind, message)
         if scan.unknown:
@@ -222,6 +222,7 @@ class _Scanner:
             scan.compactions.append(_compaction(value, message, len(scan), identity.created_at))
             entry = Entry.SUMMARY
         else:
+            scan.bare += kind is Kind.BARE
             entry = Entry.MESSAGE
         row_id = value.get("id")
         if type(row_id) is not str:

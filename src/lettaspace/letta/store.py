@@ -1,0 +1,199 @@
+"""From a conversation that was read to its records in the space.
+
+A copy never takes anything away: where the space has messages that the files lack, only what
+is new is added, behind what is there; and where both went on, nothing is.
+"""
+
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lettaspace.conversation.records import (
+    AGENT,
+    COMPILED_PROMPT,
+    CONVERSATION,
+    CONVERSATION_STATE,
+    MESSAGE,
+    NO_AGENT,
+)
+from lettaspace.letta import rows
+from lettaspace.letta.build import (
+    Blobs,
+    MessageBuilder,
+    agent_key,
+    conversation_record,
+    no_agent_record,
+    prompt_record,
+    state_record,
+)
+from lettaspace.letta.damage import DIVERGED, OLDER_COPY
+from lettaspace.letta.derive import message_tid
+from lettaspace.letta.replay import Plan, Status
+from lettaspace.letta.report import CHANGED, NEW, UNCHANGED, ConversationReport
+from lettaspace.letta.report import DIVERGED as DIVERGED_OUTCOME
+from lettaspace.letta.source import Source
+from lettaspace.letta.times import to_millis, valid
+from lettaspace.letta.tracking import Stored, stored_messages
+from lettaspace.letta.writer import Item, Writer
+from lettaspace.space.writes import Value
+
+_CHUNK = 500
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A conversation after the first pass."""
+
+    source: Source
+    tid: str
+    plan: Plan
+    fingerprint: str
+
+
+def store_conversation(writer: Writer, prepared: Prepared, report: ConversationReport) -> None:
+    """Writes a conversation's records; counts and findings go into `report`.
+
+    Raises scan.Changed when the file is no longer the one of the first pass.
+    """
+    _Conversation(writer, prepared, report).run()
+
+
+def open_rows(path: Path) -> BinaryIO:
+    """A messages.jsonl; an empty one where there is none."""
+    try:
+        return path.open("rb", buffering=1 << 18)
+    except FileNotFoundError:
+        return io.BytesIO()
+
+
+class _Conversation:
+    def __init__(self, writer: Writer, prepared: Prepared, report: ConversationReport) -> None:
+        self.writer = writer
+        self.space = writer.space
+        self.source = prepared.source
+        self.plan = prepared.plan
+        self.scan = prepared.plan.scan
+        self.rkey = prepared.tid
+        self.report = report
+        self.uri = self.space.address.conversation(prepared.tid)
+
+    def run(self) -> None:
+        stored = stored_messages(self.space, self.uri)
+        with open_rows(self.scan.path) as file:
+            self.file = file
+            self.avoid_others(stored)
+            alive = np.flatnonzero(np.frombuffer(bytes(self.plan.status), np.uint8) != Status.NONE)
+            mine = self.scan.tid_array()[alive]
+            new = alive[~np.isin(mine, stored.tids)]
+            extra = ~np.isin(stored.tids, mine)
+            # Made before anything is said that depends on what is stored.
+            state, blobs = self.state()
+            if extra.any():
+                if len(new) and stored.in_window[extra].any():
+                    self.diverge(int(extra.sum()), len(new))
+                    return
+                note = f"{int(extra.sum())} stored messages are not in these files"
+                self.report.findings.add(OLDER_COPY, None, note)
+                self.head(state, blobs, is_older=True)
+                self.report.messages.unchanged += len(alive) - len(new)
+                self.messages(self.behind(new, stored.top), frozenset(new.tolist()), once=True)
+            else:
+                self.head(state, blobs)
+                self.messages(self.plan.messages(), frozenset(new.tolist()), once=False)
+        self.writer.flush()
+        report = self.report
+        if report.outcome == UNCHANGED and report.messages.written + report.records.written:
+            report.outcome = CHANGED
+
+    def diverge(self, theirs: int, ours: int) -> None:
+        self.report.outcome = DIVERGED_OUTCOME
+        note = f"{theirs} messages only in the space, {ours} only in these files"
+        self.report.findings.add(DIVERGED, None, note)
+
+    def state(self) -> tuple[Value, Blobs]:
+        blobs: Blobs = {}
+        state = state_record(self.source, self.uri, self.scan.header, self.report.findings, blobs)
+        return state, blobs
+
+    def head(self, state: Value, blobs: Blobs, *, is_older: bool = False) -> None:
+        """The records beside the messages. Those of a copy that lacks something only count
+        if they are newer than what is there; others, if they are not older."""
+        count, address = self.report.records, self.space.address
+        if agent_key(self.source.agent_id) == NO_AGENT:
+            self.writer.put(Item(AGENT, NO_AGENT, no_agent_record(), count, once=True))
+        if self.space.repo.get(CONVERSATION, self.rkey) is None:
+            self.report.outcome = NEW
+        conversation = conversation_record(self.source, address)
+        self.writer.put(Item(CONVERSATION, self.rkey, conversation, count, once=True))
+        if self.is_current(CONVERSATION_STATE, state, "updatedAt", is_older):
+            self.writer.put(Item(CONVERSATION_STATE, self.rkey, state, count, blobs=blobs))
+        prompt = prompt_record(self.source, self.uri, address)
+        if prompt is not None and self.is_current(COMPILED_PROMPT, prompt, "compiledAt", is_older):
+            self.writer.put(Item(COMPILED_PROMPT, self.rkey, prompt, count))
+
+    def is_current(self, collection: str, value: Value, field: str, is_older: bool) -> bool:
+        """Whether a value may take the place of the stored record."""
+        record = self.space.repo.get(collection, self.rkey)
+        time = valid(record.value.get(field)) if record is not None else None
+        return time is None or to_millis(time) + is_older <= to_millis(value[field])
+
+    def messages(self, order: Iterable[int], new: frozenset[int], *, once: bool) -> None:
+        """The second pass."""
+        scan, plan = self.scan, self.plan
+        agent = self.space.address.agent(agent_key(self.source.agent_id))
+        builder = MessageBuilder(plan, self.uri, agent)
+        count, final = self.report.messages, plan.final
+        for entry in order:
+            row_entry = final.get(entry, entry)
+            raw = scan.raw(self.file, row_entry)
+            row = rows.parse_exact(raw, scan.offsets[row_entry])
+            message = rows.recognise(row)[1]
+            blobs: Blobs = {}
+            value = builder.record(entry, scan.identity(row, message), message, blobs)
+            tid = scan.tid(entry)
+            self.writer.put(Item(MESSAGE, tid, value, count, once, entry in new, blobs))
+
+    def behind(self, new: NDArray[np.intp], top: int) -> list[int]:
+        """The new entries in their order, with seqs after the highest that is stored."""
+        plan = self.plan
+        for entry in new.tolist():
+            plan.covers(entry)
+        order: list[int] = sorted(new.tolist(), key=lambda entry: plan.seqs[entry])
+        for seq, entry in enumerate(order, top + 1):
+            plan.seqs[entry] = seq
+        return order
+
+    def avoid_others(self, stored: Stored) -> None:
+        """Gives another TID to the message whose derived one a message of another
+        conversation has already: about one in a million of those made in the same
+        millisecond, as a fork's messages and their originals are."""
+        scan, plan = self.scan, self.plan
+        alive = np.flatnonzero(np.frombuffer(bytes(plan.status), np.uint8) != Status.NONE)
+        tids = scan.tid_array()
+        unknown = alive[~np.isin(tids[alive], stored.tids)]
+        for start in range(0, len(unknown), _CHUNK):
+            some: dict[str, int] = {
+                scan.tid(entry): entry for entry in unknown[start : start + _CHUNK].tolist()
+            }
+            for taken in self.space.repo.cids(MESSAGE, list(some)):
+                self.probe(some[taken], tids, stored)
+
+    def probe(self, entry: int, tids: NDArray[Any], stored: Stored) -> None:
+        scan = self.scan
+        row = scan.reread(self.file, entry)
+        identity = scan.identity(row, rows.recognise(row)[1])
+        probe = 0
+        while True:
+            probe += 1
+            tid = message_tid(scan.conversation, *identity, self.plan.ordinals.get(entry, 0), probe)
+            name = tid.encode()
+            if (tids == name).any():
+                continue
+            if (stored.tids == name).any() or not self.space.repo.cids(MESSAGE, [tid]):
+                scan.set_tid(entry, tid)
+                return

@@ -1,0 +1,98 @@
+"""What was last brought in from where, and what the space has of a conversation already.
+
+The first is a table of this machine, never a record: a conversation whose files are those of
+the last complete import is passed over after a few stats.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import delete, func, select
+from sqlalchemy.dialects.sqlite import insert
+
+from lettaspace.conversation.space import Space
+from lettaspace.letta.scan import TID_LENGTH
+from lettaspace.space.schema import message_conversations, message_index, sources
+
+IMPORTER = "1"
+"""Changes when the same files would give other records than before."""
+
+_index = message_index.c
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The last import of a key: which conversation it is, and the files' fingerprint."""
+
+    conversation: str
+    fingerprint: str
+
+
+def load(space: Space, directory: str) -> dict[str, Known]:
+    """What is known of a directory, by key."""
+    query = select(sources.c.key, sources.c.conversation, sources.c.fingerprint).where(
+        sources.c.repo == space.repo.id, sources.c.directory == directory
+    )
+    with space.database.read() as connection:
+        return {
+            row.key: Known(row.conversation, row.fingerprint) for row in connection.execute(query)
+        }
+
+
+def remember(space: Space, directory: str, key: str, known: Known) -> None:
+    """Notes a complete import."""
+    row = {"conversation": known.conversation, "fingerprint": known.fingerprint}
+    with space.database.write() as connection:
+        connection.execute(
+            insert(sources)
+            .values(repo=space.repo.id, directory=directory, key=key, **row)
+            .on_conflict_do_update(index_elements=["repo", "directory", "key"], set_=row)
+        )
+
+
+def forget(space: Space, directory: str) -> None:
+    """Makes the next import read everything again."""
+    with space.database.write() as connection:
+        connection.execute(
+            delete(sources).where(sources.c.repo == space.repo.id, sources.c.directory == directory)
+        )
+
+
+@dataclass(slots=True)
+class Stored:
+    """The messages of a conversation that the space has, in no order."""
+
+    tids: NDArray[np.bytes_] = field(default_factory=lambda: np.empty(0, f"S{TID_LENGTH}"))
+    in_window: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    top: int = 0
+    """The highest seq."""
+
+    def __len__(self) -> int:
+        return len(self.tids)
+
+
+def stored_messages(space: Space, conversation: str) -> Stored:
+    """What is stored of the conversation with that URI."""
+    mine = (
+        select(message_conversations.c.id)
+        .where(message_conversations.c.uri == conversation)
+        .scalar_subquery()
+    )
+    tids = bytearray()
+    flags = bytearray()
+    with space.database.read() as connection:
+        rows = connection.execute(
+            select(_index.rkey, _index.in_window).where(_index.conversation == mine)
+        )
+        for rkey, in_window in rows:
+            tids += rkey.encode()
+            flags.append(in_window)
+        top = connection.execute(
+            select(func.max(_index.seq)).where(_index.conversation == mine)
+        ).scalar()
+    return Stored(
+        np.array(np.frombuffer(bytes(tids), f"S{TID_LENGTH}")),
+        np.array(np.frombuffer(bytes(flags), np.bool_)),
+        top or 0,
+    )
