@@ -1,0 +1,33 @@
+"""The commands by name, with one line about each. Constants only: this is what `--help` costs."""
+
+COMMANDS = {
+    "up": "Bring in what is new, say what is there and what to do next.",
+    "sync": "Bring Letta Code's directory in.",
+    "conversations": "List conversations, the most recently used first.",
+    "agents": "List agents.",
+    "show": "Show a conversation: its transcript, or what the model sees.",
+    "prompt": "Show a conversation's compiled system prompt.",
+    "record": "Show a record as stored, by its URI.",
+    "search": "Find text in every message, compacted ones too.",
+    "status": "Say where the space is, what it holds, what is not in it yet.",
+    "verify": "Check everything stored; exit 1 if anything is wrong.",
+}
+"""Each is the module of that name in `lettaspace.cli.commands`."""
+
+HELP = (
+    """\
+Usage: lettaspace [--home DIR] COMMAND [ARGUMENTS]
+
+  AI agents' conversations in a permissioned space: private, yours, never lost.
+
+Options:
+  --home DIR  Where your space is kept. Default: $LETTASPACE_HOME, or the
+              platform's data directory.
+  --version   Print the version.
+  --help      Print this. `lettaspace COMMAND --help` tells more of a command.
+
+Commands:
+"""
+    + "\n".join(f"  {name:<15}{about}" for name, about in COMMANDS.items())
+    + "\n\nReading commands take --json: one JSON document, whose shape is a contract."
+)

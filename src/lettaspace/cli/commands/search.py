@@ -1,0 +1,64 @@
+"""`lettaspace search`."""
+
+import click
+
+from lettaspace.cli import jsonform
+from lettaspace.cli.app import App, cataloged, json_option
+from lettaspace.cli.text import clip, field, inert
+
+
+@cataloged("search")
+@click.argument("text")
+@click.option("--thinking", is_flag=True, help="Look into the models' thinking, too.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Show at most so many; all are counted.",
+)
+@json_option
+@click.pass_obj
+def command(app: App, text: str, thinking: bool, limit: int) -> None:
+    """Find TEXT in every message, newest first: what was said, tool calls and their results,
+    summaries, and what was compacted.
+
+    TEXT is looked for as it stands, letter case aside; no character in it means anything else.
+    """
+    if not text:
+        raise click.UsageError("TEXT is empty")
+    with app.open() as space:
+        found = space.search(text, thinking=thinking, limit=limit)
+        if not app.json:
+            titles = {each.uri: each.title for each in space.conversations()}
+    if app.json:
+        app.out.json_object(
+            {
+                "query": text,
+                "total": found.total,
+                "unreadable": found.unreadable,
+                "hits": map(jsonform.hit, found.hits),
+            }
+        )
+        return
+    for hit in found.hits:
+        rkey = hit.conversation.rpartition("/")[2]
+        title = clip(inert(titles.get(hit.conversation) or "-"), 60)
+        status = "" if hit.message.active else "  [compacted]"
+        heading = f"{field(rkey)}  #{hit.message.seq} {field(hit.message.role)}{status}"
+        app.out.line(f"{app.out.style(heading, 'bold')}  {field(title)}")
+        app.out.line(f"    {field(hit.snippet)}")
+    app.out.line(_summary(found.total, len(found.hits)))
+    if found.unreadable:
+        app.out.line(
+            f"{found.unreadable} message(s) could not be read, so they were not searched; "
+            "`lettaspace verify` names them."
+        )
+
+
+def _summary(total: int, shown: int) -> str:
+    if total == 0:
+        return "No message has it."
+    hits = "1 message has it" if total == 1 else f"{total} messages have it"
+    return f"{hits}." if shown == total else f"{hits}; shown are the newest {shown}."

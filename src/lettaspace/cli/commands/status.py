@@ -1,0 +1,127 @@
+"""`lettaspace status`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lettaspace.cli.app import App, cataloged, exists, json_option, letta_option
+from lettaspace.cli.commands.sync import letta_directory
+from lettaspace.cli.render import local_time
+from lettaspace.cli.text import field
+
+if TYPE_CHECKING:
+    from lettaspace.conversation.space import Space
+    from lettaspace.letta.directory import Listing
+
+
+@cataloged("status")
+@letta_option
+@json_option
+@click.pass_obj
+def command(app: App, letta: Path | None) -> None:
+    """Say where the space is, whose it is, what it holds, and what is not in it yet."""
+    from lettaspace import __version__
+    from lettaspace.conversation.space import STORE_FILE
+
+    directory = letta_directory(letta)
+    form: dict[str, Any] = {"version": __version__, "home": str(app.home)}
+    if exists(app.home / STORE_FILE):
+        with app.open() as space:
+            form |= _held(space) | {"letta": _waiting(space, directory)}
+    else:
+        form |= {"exists": False, "letta": _waiting(None, directory)}
+    if app.json:
+        app.out.json(form)
+        return
+    for name, value in _lines(form):
+        app.out.line(f"{app.out.style(f'{name:<14}', 'bold')}{value}")
+
+
+def _held(space: "Space") -> dict[str, Any]:
+    conversations = space.conversations()
+    rev = space.repo.rev()
+    return {
+        "exists": True,
+        "did": space.identity.did,
+        "space": str(space.ref),
+        "rev": rev,
+        "lastWrite": _moment(rev),
+        "agents": len(space.agents()),
+        "conversations": len(conversations),
+        "messages": sum(each.messages for each in conversations),
+        "active": sum(each.active for each in conversations),
+        "incomplete": sum(each.incomplete for each in conversations),
+    }
+
+
+def _waiting(space: "Space | None", directory: Path) -> dict[str, Any]:
+    """What is in Letta's directory, and how much of it is not in the space as it is now."""
+    from lettaspace.errors import NotFound
+    from lettaspace.letta.directory import list_directory
+
+    try:
+        listing = list_directory(directory)
+    except NotFound:
+        return {"directory": str(directory), "exists": False}
+    waiting = len(listing.conversations)
+    if space is not None:
+        waiting -= _brought_in(space, directory, listing)
+    return {
+        "directory": str(directory),
+        "exists": True,
+        "conversations": len(listing.conversations),
+        "toSync": waiting,
+    }
+
+
+def _brought_in(space: "Space", directory: Path, listing: "Listing") -> int:
+    """How many conversations are as they were when they were last brought in whole."""
+    from lettaspace.letta.directory import fingerprint
+    from lettaspace.letta.tracking import IMPORTER, load
+
+    known = load(space, str(directory.resolve()))
+    return sum(
+        each.key in known and known[each.key].fingerprint == f"{IMPORTER} {fingerprint(each)}"
+        for each in listing.conversations
+    )
+
+
+def _lines(form: dict[str, Any]) -> list[tuple[str, str]]:
+    lines = [("home", field(form["home"]))]
+    if form["exists"]:
+        counts = (
+            f"{form['conversations']} conversations, {form['messages']} messages "
+            f"({form['active']} in windows), {form['agents']} agents"
+        )
+        lines += [
+            ("identity", form["did"]),
+            ("space", form["space"]),
+            ("holds", counts),
+            ("last written", local_time(form["lastWrite"], seconds=True)),
+        ]
+        if form["incomplete"]:
+            lines.append(("incomplete", f"{form['incomplete']} conversations"))
+    else:
+        lines.append(("space", "none yet; `lettaspace up` makes one"))
+    letta = form["letta"]
+    lines.append(("letta", field(letta["directory"])))
+    if not letta["exists"]:
+        lines.append(("", "no such directory"))
+    elif letta["toSync"]:
+        lines.append(("", f"{letta['toSync']} of {letta['conversations']} conversations to sync"))
+    else:
+        lines.append(("", f"all of its {letta['conversations']} conversations are in the space"))
+    return lines
+
+
+def _moment(rev: str | None) -> str | None:
+    """When a revision was made: it is a TID."""
+    from datetime import UTC, datetime
+
+    from lettaspace.atproto import tid
+
+    if rev is None:
+        return None
+    moment = datetime.fromtimestamp(tid.decode(rev)[0] // 1_000_000, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
