@@ -3,15 +3,16 @@
 import json
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidInput, InvalidRecord
 from .lexicondoc import VALUELESS
 from .lexicondoc import check_lexicon as check_lexicon
 from .syntax import is_nsid, is_record_key, is_tid
 from .validate import Check, Mismatch, Schema, compile_schema, full_reference
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 
 class Lexicons:
@@ -33,6 +34,8 @@ class Lexicons:
     @classmethod
     def load(cls) -> "Lexicons":
         """The lexicons that ship with the package, read anew; `shipped` keeps one."""
+        from importlib.resources import files  # slow to import, and not needed to validate
+
         return cls(_read(files("lettaspace") / "lexicons"))
 
     def __iter__(self) -> Iterator[str]:
@@ -131,7 +134,7 @@ def shipped() -> Lexicons:
     return Lexicons.load()
 
 
-def _read(folder: Traversable) -> Iterator[dict[str, Any]]:
+def _read(folder: "Traversable") -> Iterator[dict[str, Any]]:
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir():
             yield from _read(entry)
