@@ -47,6 +47,7 @@ _mark = Statement(
         )
     )
 )
+_seq = Statement(lambda: select(_index.seq).where(_one))
 _add_cover = Statement(lambda: insert(message_covers))
 _drop_covers = Statement(lambda: delete(message_covers).where(_listed))
 _covered_of = Statement(lambda: select(_covers.covered).where(_listed))
@@ -141,7 +142,7 @@ class _Conversation:
         if not (released or covers) and _any_cover.one(self.connection, id=self.id) is None:
             return
         touched = released | {cover["covered"] for cover in covers}
-        touched.update(change.rkey for change, _ in entries.added)
+        touched.update(change.rkey for change, _ in entries.dropped + entries.added)
         summaries = {cover["summary"] for cover in covers}
         for rkey in touched:
             summaries |= self._mark(rkey, rkey in released)
@@ -197,7 +198,7 @@ class _Conversation:
         for _ in range(_count_summaries.only(self.connection, id=self.id)[0]):
             moved = [
                 rkey
-                for summary in sorted(summaries)
+                for summary in self._in_order(summaries)
                 for (rkey,) in _place.all(self.connection, id=self.id, key=summary)
             ]
             summaries = {
@@ -207,6 +208,13 @@ class _Conversation:
             }
             if not summaries:
                 return
+
+    def _in_order(self, summaries: set[str]) -> list[str]:
+        # By seq, what a summary covers comes before it, so one pass settles a whole chain.
+        seqs = {
+            rkey: _seq.all(self.connection, id=self.id, key=rkey) or [(0,)] for rkey in summaries
+        }
+        return sorted(summaries, key=lambda rkey: (seqs[rkey][0][0], rkey))
 
 
 def _conversation_id(connection: Connection, uri: str) -> int:

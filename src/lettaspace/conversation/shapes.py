@@ -37,11 +37,16 @@ class ListOf:
 PART = Known({"arguments": FREE}, images=True)
 """A content part: text, thinking, toolCall, image. The arguments of a call are the model's."""
 
+USAGE = Known({"cost": Known()})
+"""Tokens and their cost, of one provider response."""
+
 LOCAL_MESSAGE = Known(
     {
         "content": ListOf(PART),
-        "metadata": Known({"compaction": Known({"stats": Known()}), "provider": FREE}),
-        "usage": Known({"cost": Known()}),
+        "metadata": Known(
+            {"compaction": Known({"stats": Known()}), "provider": Known({"usage": USAGE})}
+        ),
+        "usage": USAGE,
     }
 )
 """`letta.localMessage` version 1."""
