@@ -1,0 +1,67 @@
+"""What the benchmarks of one run share: sizes, a directory to work in, what takes long to make."""
+
+import shutil
+from functools import cached_property
+from pathlib import Path
+
+from bench.child import Outcome, in_child
+from bench.directory import Written, write_mixture, write_one
+from lettaspace.conversation.space import Space
+from lettaspace.letta.importer import import_directory
+
+ACTIVE = 100
+_QUICK = 20
+
+
+class Context:
+    """One run. What it makes is made once, when it is first asked for."""
+
+    def __init__(self, work: Path, *, quick: bool) -> None:
+        self.work = work
+        self.quick = quick
+
+    def size(self, full: int) -> int:
+        return full // _QUICK if self.quick else full
+
+    def rounds(self, full: int) -> int:
+        return 1 + full // _QUICK if self.quick else full
+
+    @cached_property
+    def large(self) -> Written:
+        """The directory that the imports read."""
+        return write_mixture(self.work / "large", self.size(100_000))
+
+    @cached_property
+    def small(self) -> Written:
+        """The same, a tenth of it."""
+        return write_mixture(self.work / "small", self.size(10_000))
+
+    @cached_property
+    def large_import(self) -> Outcome:
+        """An import of `large` in a process of its own; its space stays at `large_home`."""
+        return self.import_large()
+
+    @property
+    def large_home(self) -> Path:
+        return self.work / "large-home"
+
+    def import_large(self) -> Outcome:
+        shutil.rmtree(self.large_home, ignore_errors=True)
+        return in_child("import", self.large.path, self.large_home)
+
+    @cached_property
+    def long(self) -> tuple[Written, Path]:
+        """A directory with one long conversation, and a space with the same."""
+        return self._single("long", self.size(100_000))
+
+    @cached_property
+    def short(self) -> tuple[Written, Path]:
+        """The same with a short one; its window is equal to the long one's."""
+        return self._single("short", max(self.size(1_000), 2 * ACTIVE))
+
+    def _single(self, name: str, messages: int) -> tuple[Written, Path]:
+        written = write_one(self.work / name, messages, active=ACTIVE)
+        home = self.work / f"{name}-home"
+        with Space.open(home) as space:
+            import_directory(space, written.path)
+        return written, home

@@ -1,0 +1,54 @@
+"""Timing: interleaved rounds, medians, wall and processor time side by side."""
+
+import gc
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Seconds: by the clock, and of processor time (user and system)."""
+
+    wall: float
+    cpu: float
+
+    def per(self, count: int) -> "Cost":
+        return Cost(self.wall / count, self.cpu / count)
+
+    def to_json(self) -> dict[str, float]:
+        return {"wall": self.wall, "cpu": self.cpu}
+
+
+def timed(run: Callable[[], object]) -> Cost:
+    """The cost of one call in this process."""
+    gc.collect()
+    cpu, wall = time.process_time(), time.perf_counter()
+    run()
+    return Cost(time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def spawned(command: Sequence[str]) -> Cost:
+    """The cost of one process from its start to its end. Raises when it fails."""
+    before, wall = os.times(), time.perf_counter()
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    took, after = time.perf_counter() - wall, os.times()
+    used = after.children_user + after.children_system
+    return Cost(took, used - before.children_user - before.children_system)
+
+
+def interleaved(rounds: int, *measures: Callable[[], Cost]) -> list[Cost]:
+    """Medians over rounds in which each is measured once, in turn: what disturbs the machine
+    for longer than a round disturbs them all."""
+    found: list[list[Cost]] = [[] for _ in measures]
+    for _ in range(rounds):
+        for measure, costs in zip(measures, found, strict=True):
+            costs.append(measure())
+    return [middle(costs) for costs in found]
+
+
+def middle(costs: Sequence[Cost]) -> Cost:
+    return Cost(median(cost.wall for cost in costs), median(cost.cpu for cost in costs))
