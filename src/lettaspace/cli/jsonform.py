@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from lettaspace.atproto import data
 from lettaspace.errors import Damaged, InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def conversation(item: "Conversation") -> Json:
         "cwd": item.cwd,
         "incomplete": item.incomplete,
         "damage": [dict(each) for each in item.damage],
-        "forkedFrom": data.to_json(dict(item.forked_from)) if item.forked_from else None,
+        "forkedFrom": _plain(dict(item.forked_from)) if item.forked_from else None,
         "unrecorded": not item.recorded,
     }
     return form | _present(more)
@@ -77,7 +76,7 @@ def message(item: "Message") -> Json:
         form["message"] = envelope | {"data": item.payload()}
     except (Damaged, InvalidInput, NotFound) as error:
         form["unreadable"] = str(error)
-        form["message"] = envelope | {"data": data.to_json(item.data)}
+        form["message"] = envelope | {"data": _plain(item.data)}
     return form
 
 
@@ -103,7 +102,7 @@ def record(uri: str, item: "Record") -> Json:
     return {
         "uri": uri,
         "cid": str(item.cid),
-        "value": data.to_json(item.value),
+        "value": _plain(item.value),
         "lexicon": verdict(item),
     }
 
@@ -121,6 +120,13 @@ def verdict(item: "Record") -> Json:
     except InvalidRecord as error:
         return {"id": item.collection, "valid": False, "problem": str(error)}
     return {"id": item.collection, "valid": True}
+
+
+def _plain(value: Any) -> Any:
+    """A value of the data model in the protocol's JSON form."""
+    from lettaspace.atproto.data import to_json
+
+    return to_json(value)
 
 
 def _present(fields: Json) -> Json:
