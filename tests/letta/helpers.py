@@ -6,9 +6,12 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from lettaspace.conversation import jsontext
 from lettaspace.conversation.message import Message
 from lettaspace.conversation.records import CONVERSATION_STATE
 from lettaspace.conversation.space import Space
+from lettaspace.letta import export as exporting
+from lettaspace.letta.directory import encode_name
 from lettaspace.letta.report import Report
 
 Json = dict[str, Any]
@@ -21,8 +24,24 @@ def only(space: Space) -> str:
 
 
 def window(space: Space, uri: str | None = None) -> list[Message]:
+    """The whole window, what a model is not given included."""
     found = space.window(uri or only(space))
+    seqs = [message.seq for message in found.messages]
+    assert seqs == sorted(seqs), "seqs alone give the order of the window"
     return sorted([*found.messages, *found.left_out], key=lambda message: message.seq)
+
+
+def export(space: Space, uri: str, root: Path) -> Path:
+    """Writes a conversation into a storage directory; returns the conversation's."""
+    rkey = uri.rpartition("/")[2]
+    files = exporting.files(space, rkey)
+    directory = root / "conversations" / encode_name(files.key)
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / "messages.jsonl").open("wb") as out:
+        out.writelines(exporting.message_rows(space, rkey, files.header))
+    for name, value in (("conversation", files.conversation), ("manifest", files.manifest)):
+        (directory / f"{name}.json").write_text(jsontext.dumps(value, indent=2) + "\n")
+    return directory
 
 
 def window_ids(space: Space, uri: str | None = None) -> list[Any]:

@@ -8,11 +8,11 @@ of its last complete import is passed over.
 from collections.abc import Callable
 from pathlib import Path
 
-from lettaspace.conversation.records import AGENT
+from lettaspace.conversation.records import AGENT, CONVERSATION
 from lettaspace.conversation.space import Space
 from lettaspace.errors import Damaged, InvalidInput, InvalidRecord
 from lettaspace.letta import tracking
-from lettaspace.letta.build import Blobs, agent_key, agent_record
+from lettaspace.letta.build import Blobs, agent_key, agent_record, conversation_record
 from lettaspace.letta.damage import (
     BAD_AGENT,
     BAD_CONVERSATION,
@@ -170,14 +170,13 @@ class _Import:
     def tid(self, source: Source) -> str:
         """The TID of a conversation; of several alike, the first by key takes the first."""
         key = source.directory.key
-        known = self.known.get(key)
-        tids = [
-            conversation_tid(source.agent_id, source.created_at, ordinal)
-            for ordinal in range(MAX_TWINS)
-        ]
-        if known is not None and known.conversation in tids:
-            return known.conversation
-        for tid in tids:
+        if (known := self.known.get(key)) is not None:
+            record = self.space.repo.get(CONVERSATION, known.conversation)
+            wanted = conversation_record(source, self.space.address)
+            if record is not None and record.value.items() >= wanted.items():
+                return known.conversation
+        for ordinal in range(MAX_TWINS):
+            tid = conversation_tid(source.agent_id, source.created_at, ordinal)
             if self.owners.setdefault(tid, key) == key:
                 return tid
         raise Damaged(f"more than {MAX_TWINS} conversations of one agent have one created_at")

@@ -22,7 +22,7 @@ from lettaspace.letta.damage import (
     Findings,
 )
 from lettaspace.letta.derive import message_tid
-from lettaspace.letta.scan import TID_LENGTH, Compaction, Entry, Identity, Scan
+from lettaspace.letta.scan import TID_LENGTH, Compaction, Entry, Identity, Scan, given_tid
 
 OWN_TIME = -2
 """In `Plan.updated`: the message's own updated_at or createdAt."""
@@ -140,14 +140,16 @@ class _Replay:
         twice = _occurring_twice(scan)
         compactions = {c.entry: i for i, c in enumerate(scan.compactions)}
         for entry, kind in enumerate(scan.kinds):
-            self.top += 1
             if kind == Entry.DAMAGED:
+                # What stood there gets its place when the file is repaired.
+                self.top += 1
                 continue
             takes = None
             if twice[entry]:
                 known, takes = self.same(entry)
                 if known:
                     continue
+            self.top += 1
             self.status[entry] = Status.ACTIVE
             self.seqs[entry] = self.top
             if kind == Entry.SUMMARY:
@@ -174,8 +176,6 @@ class _Replay:
         if self.replaces(last, entry, row):
             self.final[message] = entry
             self.message_of[entry] = message
-            if last != entry and self.updated[message] == NOT_UPDATED:
-                self.updated[message] = OWN_TIME
             return True, None
         self.latest[identity] = entry, count + 1
         self.ordinals[entry] = count
@@ -379,6 +379,8 @@ def _settle_tids(scan: Scan, file: BinaryIO, plan: Plan) -> None:
     depends on a later one."""
     for entry, ordinal in plan.ordinals.items():
         row = scan.reread(file, entry)
+        if given_tid(row) is not None:
+            continue
         identity = scan.identity(row, rows.recognise(row)[1])
         scan.set_tid(entry, message_tid(scan.conversation, *identity, ordinal))
     tids = scan.tid_array()

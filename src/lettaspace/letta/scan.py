@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lettaspace.atproto.syntax import is_tid
 from lettaspace.conversation.jsontext import count_constants, well_formed
 from lettaspace.letta import rows
 from lettaspace.letta.damage import (
@@ -227,7 +228,7 @@ class _Scanner:
         row_id = value.get("id")
         if type(row_id) is not str:
             row_id = identity.message_id
-        tid = message_tid(scan.conversation, *identity)
+        tid = given_tid(value) or message_tid(scan.conversation, *identity)
         self.entry(
             line, entry, hash(identity.message_id), hash(row_id), hash(identity), tid.encode()
         )
@@ -251,6 +252,12 @@ class _Scanner:
         known = np.isin(np.array(self.parents), np.array(self.scan.row_ids))
         for row in np.array(self.parent_rows)[~known].tolist():
             self.scan.findings.add(MISSING_PARENT, row)
+
+
+def given_tid(row: dict[str, Any]) -> str | None:
+    """The TID that a row of our own making carries. Letta's row ids are of another form."""
+    row_id = row.get("id")
+    return row_id if "message" in row and is_tid(row_id) else None
 
 
 _UNFINISHED = (None, "error", "aborted")
