@@ -1,19 +1,13 @@
 """One stored message, as the reading side hands it out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from lettaspace.atproto.cid import CID
 from lettaspace.conversation import codec
-from lettaspace.conversation.leaves import BLOB_JSON
-from lettaspace.conversation.records import LOCAL_MESSAGE
+from lettaspace.conversation.formats import OpenBlob
 from lettaspace.space.writes import Value
-
-OpenBlob = Callable[[CID], bytes]
-
-KNOWN_FORMATS = frozenset({(LOCAL_MESSAGE, 1)})
-"""The payload formats a window can be made of: (format, version)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,25 +72,3 @@ class Message:
 
     def open_blob(self, cid: CID) -> bytes:
         return self._open_blob(cid)
-
-
-def tool_calls(data: Mapping[str, Any], open_blob: OpenBlob) -> list[str]:
-    """The ids of the tool calls in a stored payload, in order."""
-    content = data.get("content")
-    if isinstance(content, dict) and content.get("$type") == BLOB_JSON:
-        content = codec.decode(content, open_blob)
-    if not isinstance(content, list):
-        return []
-    return [
-        part["id"]
-        for part in content
-        if isinstance(part, dict)
-        and part.get("type") == "toolCall"
-        and isinstance(part.get("id"), str)
-    ]
-
-
-def answered_call(data: Mapping[str, Any]) -> str | None:
-    """The id of the tool call that a stored toolResult payload answers."""
-    call = data.get("toolCallId")
-    return call if isinstance(call, str) else None

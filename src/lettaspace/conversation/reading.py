@@ -1,20 +1,17 @@
 """Reading conversations: the window and the transcript, from whatever is stored."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, ScalarSelect, Select, and_, select
 
 from lettaspace.atproto import cbor
 from lettaspace.atproto.cid import CID
-from lettaspace.conversation.message import (
-    KNOWN_FORMATS,
-    Message,
-    OpenBlob,
-    answered_call,
-    tool_calls,
-)
+from lettaspace.conversation import formats
+from lettaspace.conversation.formats import OpenBlob
+from lettaspace.conversation.message import Message
+from lettaspace.conversation.pairing import Pairs
 from lettaspace.conversation.records import MESSAGE
 from lettaspace.errors import Damaged, InvalidInput
 from lettaspace.space.schema import (
@@ -25,7 +22,6 @@ from lettaspace.space.schema import (
     repos,
 )
 
-ORPHAN = "orphan-result"
 UNKNOWN_FORMAT = "unknown-format"
 
 _index = message_index.c
@@ -54,7 +50,7 @@ def window(connection: Connection, conversation: str, open_blob: OpenBlob) -> Wi
     )
     inside: list[Message] = []
     outside: list[Message] = []
-    pairs = _Pairs()
+    pairs = Pairs()
     for row in connection.execute(query):
         message = pairs.flag(_message(row, open_blob))
         (outside if message.flags else inside).append(message)
@@ -67,7 +63,7 @@ def transcript(connection: Connection, conversation: str, open_blob: OpenBlob) -
     What a summary covers stands before it, to any depth; the summary itself marks the point
     of compaction. Orphan results and unknown formats are flagged, never left out.
     """
-    pairs = _Pairs()
+    pairs = Pairs()
     seen: set[int] = set()
     outer = (
         _messages(conversation)
@@ -171,8 +167,7 @@ def _message(row: Row[Any], open_blob: OpenBlob) -> Message:
         value = cbor.decode(row.value)
     except InvalidInput as error:
         raise Damaged(f"{uri}: {error}") from error
-    payload = value["message"]
-    known = (payload["format"], payload["version"]) in KNOWN_FORMATS
+    known = formats.of(value) is not None
     return Message(
         rkey=row.rkey,
         uri=uri,
@@ -183,28 +178,3 @@ def _message(row: Row[Any], open_blob: OpenBlob) -> Message:
         _open_blob=open_blob,
         flags=() if known else (UNKNOWN_FORMAT,),
     )
-
-
-class _Pairs:
-    """Remembers the tool calls met so far, and flags results that answer none of them."""
-
-    def __init__(self) -> None:
-        self._calls: set[str] = set()
-
-    def flag(self, message: Message) -> Message:
-        if message.flags:
-            return message
-        if message.role == "assistant":
-            for call in tool_calls(message.data, message.open_blob):
-                self._calls.update(_names(call))
-        elif message.role == "toolResult":
-            answered = answered_call(message.data)
-            if answered is None or not self._calls.intersection(_names(answered)):
-                return replace(message, flags=(ORPHAN,))
-        return message
-
-
-def _names(call: str) -> tuple[str, ...]:
-    # Some providers' ids have two halves, `call|item`; a result may carry the first alone.
-    head = call.partition("|")[0]
-    return (call,) if head == call else (call, head)

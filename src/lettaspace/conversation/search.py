@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, text, update
 
 from lettaspace.atproto.cid import CID
-from lettaspace.conversation.message import OpenBlob
+from lettaspace.conversation.formats import OpenBlob
 from lettaspace.conversation.records import MESSAGE
 from lettaspace.conversation.text import pieces
 from lettaspace.errors import Damaged, InvalidInput, NotFound

@@ -16,6 +16,9 @@ from sqlalchemy import Connection, select
 
 from lettaspace.atproto import lexicon
 from lettaspace.atproto.uri import SpaceRef, parse_record_uri
+from lettaspace.conversation import (
+    local_message as local_message,
+)  # the format known from the start
 from lettaspace.conversation import overview, reading
 from lettaspace.conversation.index import MessageIndex
 from lettaspace.conversation.message import Message

@@ -4,62 +4,27 @@ Works on the stored form of a payload, so that images and other binary leaves st
 """
 
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lettaspace.atproto.cid import CID
-from lettaspace.conversation import jsontext
+from lettaspace.conversation import formats, jsontext
+from lettaspace.conversation.formats import OpenBlob, Piece
 from lettaspace.conversation.leaves import BLOB_BASE64, BLOB_JSON, BLOB_TEXT, open_leaf
-from lettaspace.conversation.records import LOCAL_MESSAGE
-
-OpenBlob = Callable[[CID], bytes]
-
-Piece = tuple[str, str]
-"""Where a text stands ("text", "thinking", "toolCall", "summary", ...), and the text."""
 
 
 def pieces(message: Mapping[str, Any], open_blob: OpenBlob) -> Iterator[Piece]:
     """The texts of a `message` record's payload, in reading order.
 
-    Of a format that is not known, every string. Raises Damaged when a leaf cannot be opened.
+    Of a format that nobody registered, every string. Raises Damaged when a leaf cannot be
+    opened.
     """
-    payload = message["message"]
-    data = payload["data"]
-    if payload["format"] != LOCAL_MESSAGE or "content" not in data:
+    data = message["message"]["data"]
+    known = formats.of(message)
+    if known is None:
         for text in strings(data, open_blob):
             yield "text", text
-        return
-    content = data["content"]
-    if not isinstance(content, list):
-        for text in strings(content, open_blob):
-            yield "text", text
-        content = []
-    for part in content:
-        yield from _part(part, open_blob)
-    for key in ("toolName", "errorMessage"):
-        if key in data:
-            for text in strings(data[key], open_blob):
-                yield key, text
-    metadata = data.get("metadata")
-    if isinstance(metadata, dict) and isinstance(metadata.get("compaction"), dict):
-        for text in strings(metadata["compaction"].get("summary"), open_blob):
-            yield "summary", text
-
-
-def _part(part: Any, open_blob: OpenBlob) -> Iterator[Piece]:
-    kind = part.get("type") if isinstance(part, dict) else None
-    if kind == "text":
-        found = strings(part.get("text"), open_blob)
-    elif kind == "thinking":
-        found = strings(part.get("thinking"), open_blob)
-    elif kind == "toolCall":
-        found = strings([part.get("name"), part.get("arguments")], open_blob)
-    elif kind == "image":
-        return
     else:
-        kind, found = "text", strings(part, open_blob)
-    for text in found:
-        yield kind, text
+        yield from known.texts(data, open_blob)
 
 
 def strings(value: Any, open_blob: OpenBlob) -> Iterator[str]:

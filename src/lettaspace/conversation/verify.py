@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, MetaData, Table, func, select, text
 from sqlalchemy.exc import DBAPIError
 
+from lettaspace.conversation.formats import OpenBlob
 from lettaspace.conversation.index import MessageIndex
-from lettaspace.conversation.message import OpenBlob
-from lettaspace.conversation.reading import ORPHAN, transcript
+from lettaspace.conversation.pairing import ORPHAN
+from lettaspace.conversation.reading import transcript
 from lettaspace.conversation.records import MESSAGE
 from lettaspace.conversation.search import indexed
 from lettaspace.errors import Damaged

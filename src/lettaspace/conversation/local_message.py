@@ -1,0 +1,89 @@
+"""The format `letta.localMessage` version 1: what the contract must know of it.
+
+Source: LocalMessage, as Letta Code's local backend writes it.
+"""
+
+import uuid
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from lettaspace.conversation import codec
+from lettaspace.conversation.formats import Call, Format, OpenBlob, Piece, Stored, register
+from lettaspace.conversation.leaves import BLOB_JSON
+from lettaspace.conversation.records import LOCAL_MESSAGE
+from lettaspace.conversation.shapes import LOCAL_MESSAGE as SHAPE
+from lettaspace.conversation.text import strings
+
+
+def _texts(data: Stored, open_blob: OpenBlob) -> Iterator[Piece]:
+    content = data.get("content")
+    if isinstance(content, list):
+        for part in content:
+            yield from _part(part, open_blob)
+    else:
+        for text in strings(content, open_blob):
+            yield "text", text
+    for key in ("toolName", "errorMessage"):
+        if key in data:
+            for text in strings(data[key], open_blob):
+                yield key, text
+    metadata = data.get("metadata")
+    if isinstance(metadata, dict) and isinstance(metadata.get("compaction"), dict):
+        for text in strings(metadata["compaction"].get("summary"), open_blob):
+            yield "summary", text
+
+
+def _part(part: Any, open_blob: OpenBlob) -> Iterator[Piece]:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind == "text":
+        found = strings(part.get("text"), open_blob)
+    elif kind == "thinking":
+        found = strings(part.get("thinking"), open_blob)
+    elif kind == "toolCall":
+        found = strings([part.get("name"), part.get("arguments")], open_blob)
+    elif kind == "image":
+        return
+    else:
+        kind, found = "text", strings(part, open_blob)
+    for text in found:
+        yield kind, text
+
+
+def _calls(data: Stored, open_blob: OpenBlob) -> list[Call]:
+    content = data.get("content")
+    if isinstance(content, dict) and content.get("$type") == BLOB_JSON:
+        content = codec.decode(content, open_blob)
+    if not isinstance(content, list):
+        return []
+    return [
+        Call(part["id"], name if isinstance(name := part.get("name"), str) else "")
+        for part in content
+        if isinstance(part, dict)
+        and part.get("type") == "toolCall"
+        and isinstance(part.get("id"), str)
+    ]
+
+
+def _answers(data: Stored) -> str | None:
+    call = data.get("toolCallId")
+    return call if isinstance(call, str) else None
+
+
+def _result(call: Call, text: str, at: str) -> dict[str, Any]:
+    return {
+        "id": f"settled-{uuid.uuid4()}",
+        "role": "toolResult",
+        "toolCallId": call.id,
+        "toolName": call.name,
+        "content": [{"type": "text", "text": text}],
+        "isError": True,
+        "timestamp": int(datetime.fromisoformat(at).timestamp() * 1000),
+        "metadata": {"created_at": at, "updated_at": at},
+    }
+
+
+FORMAT = Format(
+    LOCAL_MESSAGE, 1, texts=_texts, calls=_calls, answers=_answers, result=_result, shape=SHAPE
+)
+register(FORMAT)
