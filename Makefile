@@ -28,8 +28,6 @@ $(VENV)/installed-dev: pyproject.toml
 
 up: $(VENV)/installed
 	@$(BIN)/lettaspace up
-	@echo
-	@echo "The command is $(BIN)/lettaspace"
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check

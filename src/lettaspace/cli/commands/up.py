@@ -1,6 +1,8 @@
 """`lettaspace up`."""
 
 import shlex
+import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
