@@ -6,7 +6,7 @@ from lettaspace.errors import Damaged, InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from lettaspace.conversation.message import Message
-    from lettaspace.conversation.overview import Agent, Conversation
+    from lettaspace.conversation.overview import AgentInfo, ConversationInfo
     from lettaspace.conversation.space import Hit
     from lettaspace.space.writes import Record
 

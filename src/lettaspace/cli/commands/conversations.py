@@ -10,7 +10,7 @@ from lettaspace.cli.render import local_time
 from lettaspace.cli.text import clip, inert
 
 if TYPE_CHECKING:
-    from lettaspace.conversation.overview import Conversation
+    from lettaspace.conversation.overview import ConversationInfo
 
 
 @cataloged("conversations")

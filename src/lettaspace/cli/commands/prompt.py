@@ -21,7 +21,7 @@ _FIELDS = ("agent", "content", "coreMemory", "rawSystemHash", "memfsRevision", "
 def command(app: App, conversation: str) -> None:
     """Show the compiled system prompt of a conversation, named as for `show`."""
     with app.open() as space:
-        found = space.conversation(conversation)
+        found = space.conversation_info(conversation)
         form = _form(space, found.rkey, found.uri)
     if app.json:
         app.out.json(form)

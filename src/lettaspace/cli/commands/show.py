@@ -13,7 +13,7 @@ from lettaspace.cli.text import field
 
 if TYPE_CHECKING:
     from lettaspace.conversation.message import Message
-    from lettaspace.conversation.overview import Conversation
+    from lettaspace.conversation.overview import ConversationInfo
 
 
 @cataloged("show")
@@ -35,7 +35,7 @@ def command(app: App, conversation: str, transcript: bool, window: bool) -> None
     if transcript and window:
         raise click.UsageError("--transcript or --window, not both")
     with app.open() as space:
-        found = space.conversation(conversation)
+        found = space.conversation_info(conversation)
         messages: Iterable[Message]
         left_out: list[Message] = []
         if window:

@@ -95,18 +95,26 @@ def _tell(
         f"with {held['messages']} messages, and {held['agents']} agents."
     )
     out.line()
-    lettaspace = "lettaspace"
-    if target.demo:
-        lettaspace += f" --home {field(shlex.quote(str(target.home)))}"
+    name = _own_name()
+    reading = f"{name} --home {field(shlex.quote(str(target.home)))}" if target.demo else name
     out.line("Next:")
-    out.line(f"  {lettaspace} conversations")
+    out.line(f"  {reading} conversations")
     if first is not None:
-        out.line(f"  {lettaspace} show {first}")
+        out.line(f"  {reading} show {first}")
     if target.demo:
-        out.line(f"  {lettaspace} search celadon")
-        out.line("  lettaspace up --letta DIR      with a directory of your own")
+        out.line(f"  {reading} search celadon")
+        out.line(f"  {name} up --letta DIR   with a directory of your own")
     else:
-        out.line(f"  {lettaspace} search TEXT")
-        out.line(
-            f"  {lettaspace} up              again, whenever you like: only what is new is read"
-        )
+        out.line(f"  {reading} search TEXT")
+        out.line(f"  {reading} up   again, whenever you like: only what is new is read")
+
+
+def _own_name() -> str:
+    """What to type to run this program again."""
+    started = Path(sys.argv[0])
+    if started.name != "lettaspace":
+        return "lettaspace"
+    found = shutil.which("lettaspace")
+    if found is not None and Path(found).resolve() == started.resolve():
+        return "lettaspace"
+    return field(shlex.quote(sys.argv[0]))
