@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-def conversation(item: "Conversation") -> Json:
+def conversation(item: "ConversationInfo") -> Json:
     """A conversation; what is not the case is left out after `letta`."""
     form = {
         "rkey": item.rkey,
@@ -39,7 +39,7 @@ def conversation(item: "Conversation") -> Json:
     return form | _present(more)
 
 
-def agent(item: "Agent") -> Json:
+def agent(item: "AgentInfo") -> Json:
     form = {
         "rkey": item.rkey,
         "uri": item.uri,

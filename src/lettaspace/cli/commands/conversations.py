@@ -54,7 +54,7 @@ def command(app: App, agent: str | None) -> None:
     )
 
 
-def marks(conversation: "Conversation") -> list[str]:
+def marks(conversation: "ConversationInfo") -> list[str]:
     """What is special about a conversation, in a word each."""
     given = {
         "archived": conversation.archived,
@@ -66,6 +66,6 @@ def marks(conversation: "Conversation") -> list[str]:
     return [mark for mark, present in given.items() if present]
 
 
-def _title(conversation: "Conversation") -> str:
+def _title(conversation: "ConversationInfo") -> str:
     prefix = "".join(f"[{mark}] " for mark in marks(conversation))
     return prefix + (conversation.title or "-")

@@ -64,7 +64,7 @@ def command(app: App, conversation: str, transcript: bool, window: bool) -> None
             )
 
 
-def _heading(conversation: "Conversation", app: App) -> Iterator[str]:
+def _heading(conversation: "ConversationInfo", app: App) -> Iterator[str]:
     yield app.out.style(field(conversation.title or "(no title)", app.out.columns), "bold")
     letta = conversation.letta.get("key") or "-"
     yield f"{conversation.rkey}  {field(str(letta))}"
