@@ -122,4 +122,4 @@ def test_state_of_an_unknown_format_names_nothing(space, talk):
         "state": {"format": "acme.state", "version": 1, "data": {"id": "x"}},
     }
     space.repo.apply_writes([Create(CONVERSATION_STATE, talk.rkey, value)])
-    assert space.conversation(talk.rkey).letta == {}
+    assert space.conversation_info(talk.rkey).letta == {}

@@ -6,7 +6,7 @@ may be registered from outside:
 
     from lettaspace.conversation.formats import Format, register
 
-    register(Format("acme.msg", 1, texts=..., calls=..., answers=..., result=...))
+    register(Format("acme.msg", 1, texts=..., calls=..., answers=..., ...))
 
 Payloads of a format that nobody registered are kept, shown raw, searched as plain strings,
 and left out of windows.
@@ -37,6 +37,13 @@ class Call:
     name: str
 
 
+def names(call: str) -> tuple[str, ...]:
+    """What a call may be called by. Some providers' ids have two halves, `call|item`; a
+    result may carry the first alone, which comes last here."""
+    head = call.partition("|")[0]
+    return (call,) if head == call else (call, head)
+
+
 @dataclass(frozen=True, slots=True)
 class Format:
     """One payload format in one version. The functions take the stored form, so that images
@@ -50,8 +57,10 @@ class Format:
     """The tool calls in a payload, in order."""
     answers: Callable[[Stored], str | None]
     """The id of the tool call that a payload is the result of."""
-    result: Callable[[Call, str, str], Any]
-    """Makes the payload of an error result: for a call, with a text, at a datetime."""
+    placeholder: Callable[[Call, str, str], Any]
+    """Makes the error result that settles a call: for a call, with a text, at a datetime."""
+    is_placeholder: Callable[[Stored], bool]
+    """Whether a tool result is one that `placeholder` made."""
     shape: Shape = FREE
     """Known structure, where the order of keys carries no meaning."""
 

@@ -16,6 +16,8 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, case, delete, func, insert, select, update
 
+from lettaspace.conversation import formats
+from lettaspace.conversation.formats import names
 from lettaspace.conversation.records import MESSAGE, is_active
 from lettaspace.space.projection import Change
 from lettaspace.space.schema import message_conversations, message_covers, message_index
@@ -109,7 +111,7 @@ class MessageIndex:
                     continue
                 uri = value["conversation"]
                 if uri not in ids:
-                    ids[uri] = _conversation_id(connection, uri)
+                    ids[uri] = conversation_id(connection, uri)
                 entries = by_conversation.setdefault(ids[uri], _Entries([], []))
                 (entries.added if is_new else entries.dropped).append((change, value))
         for conversation, entries in by_conversation.items():
@@ -160,6 +162,7 @@ class _Conversation:
             "covered_by": None,
             "in_window": active,
             "summary": int("compactedMessageIds" in value),
+            "settles": _settled_call(value),
             "created_at": value["createdAt"],
             "updated_at": value.get("updatedAt"),
         }
@@ -217,7 +220,23 @@ class _Conversation:
         return sorted(summaries, key=lambda rkey: (seqs[rkey][0][0], rkey))
 
 
-def _conversation_id(connection: Connection, uri: str) -> int:
+def _settled_call(value: Value) -> str | None:
+    """On a placeholder: the first half of the call's id, by which every result names it."""
+    if value["role"] != "toolResult":
+        return None
+    known, data = formats.of(value), value["message"]["data"]
+    if known is None or not known.is_placeholder(data):
+        return None
+    return names(known.answers(data) or "")[-1]
+
+
+def find_conversation_id(connection: Connection, uri: str) -> int | None:
+    """The row of a conversation; None where no message names it."""
+    row = _find_conversation.one(connection, uri=uri)
+    return None if row is None else int(row[0])
+
+
+def conversation_id(connection: Connection, uri: str) -> int:
     """The row of a conversation, added when it is new."""
     row = _find_conversation.one(connection, uri=uri)
     if row is None:

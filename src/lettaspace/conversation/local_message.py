@@ -15,6 +15,9 @@ from lettaspace.conversation.records import LOCAL_MESSAGE
 from lettaspace.conversation.shapes import LOCAL_MESSAGE as SHAPE
 from lettaspace.conversation.text import strings
 
+_SETTLED = "lettaspace.settled"
+"""A key of our own in the metadata; Letta passes over keys it doesn't know, and keeps them."""
+
 
 def _texts(data: Stored, open_blob: OpenBlob) -> Iterator[Piece]:
     content = data.get("content")
@@ -70,7 +73,7 @@ def _answers(data: Stored) -> str | None:
     return call if isinstance(call, str) else None
 
 
-def _result(call: Call, text: str, at: str) -> dict[str, Any]:
+def _placeholder(call: Call, text: str, at: str) -> dict[str, Any]:
     return {
         "id": f"settled-{uuid.uuid4()}",
         "role": "toolResult",
@@ -79,11 +82,42 @@ def _result(call: Call, text: str, at: str) -> dict[str, Any]:
         "content": [{"type": "text", "text": text}],
         "isError": True,
         "timestamp": int(datetime.fromisoformat(at).timestamp() * 1000),
-        "metadata": {"created_at": at, "updated_at": at},
+        "metadata": {"created_at": at, "updated_at": at, _SETTLED: True},
+    }
+
+
+def _is_placeholder(data: Stored) -> bool:
+    metadata = data.get("metadata")
+    return isinstance(metadata, dict) and metadata.get(_SETTLED) is True
+
+
+def summary_payload(text: str, before: int, after: int, at: str) -> dict[str, Any]:
+    """The payload of a summary: a user message whose metadata tell of the compaction.
+
+    `before` and `after` count the messages of the window; `at` is a datetime.
+    """
+    stats = {"trigger": "manual", "messages_count_before": before, "messages_count_after": after}
+    return {
+        "id": f"summary-{uuid.uuid4()}",
+        "role": "user",
+        "content": [{"type": "text", "text": text}],
+        "timestamp": int(datetime.fromisoformat(at).timestamp() * 1000),
+        "metadata": {
+            "created_at": at,
+            "updated_at": at,
+            "compaction": {"summary": text, "stats": stats},
+        },
     }
 
 
 FORMAT = Format(
-    LOCAL_MESSAGE, 1, texts=_texts, calls=_calls, answers=_answers, result=_result, shape=SHAPE
+    LOCAL_MESSAGE,
+    1,
+    texts=_texts,
+    calls=_calls,
+    answers=_answers,
+    placeholder=_placeholder,
+    is_placeholder=_is_placeholder,
+    shape=SHAPE,
 )
 register(FORMAT)

@@ -23,7 +23,7 @@ _index = message_index.c
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class ConversationInfo:
     """A conversation with its state and counts. Times are datetimes as stored."""
 
     rkey: str
@@ -57,7 +57,7 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class AgentInfo:
     """An agent with the counts of its conversations."""
 
     rkey: str
@@ -84,7 +84,7 @@ class _Count:
 
 def conversations(
     connection: Connection, reader: Reader, address: Address, *, agent: str | None = None
-) -> list[Conversation]:
+) -> list[ConversationInfo]:
     """All conversations, the most recently used first; with `agent` (a URI) only its own."""
     counts = _counts(connection)
     states = {record.rkey: record.value for record in reader.records(CONVERSATION_STATE)}
@@ -105,7 +105,7 @@ def conversations(
     return sorted(found, key=lambda each: (each.updated_at, each.rkey), reverse=True)
 
 
-def agents(connection: Connection, reader: Reader, address: Address) -> list[Agent]:
+def agents(connection: Connection, reader: Reader, address: Address) -> list[AgentInfo]:
     """All agents by name, those included that only conversations name."""
     tally: dict[str, list[int]] = {}
     for conversation in conversations(connection, reader, address):
@@ -119,7 +119,7 @@ def agents(connection: Connection, reader: Reader, address: Address) -> list[Age
         count = tally.pop(uri, [0, 0])
         value = record.value
         found.append(
-            Agent(
+            AgentInfo(
                 rkey=record.rkey,
                 uri=uri,
                 name=value.get("name"),
@@ -133,13 +133,13 @@ def agents(connection: Connection, reader: Reader, address: Address) -> list[Age
             )
         )
     found += [
-        Agent(_last(uri), uri, None, None, None, None, count[0], count[1], recorded=False)
+        AgentInfo(_last(uri), uri, None, None, None, None, count[0], count[1], recorded=False)
         for uri, count in tally.items()
     ]
     return sorted(found, key=lambda each: ((each.name or "").casefold(), each.rkey))
 
 
-def find(among: Iterable[Conversation], name: str) -> Conversation:
+def find(among: Iterable[ConversationInfo], name: str) -> ConversationInfo:
     """The conversation called `name`: a TID, URI, Letta id or key, or an unambiguous prefix.
 
     Raises NotFound, or Ambiguous with the candidates.
@@ -158,7 +158,7 @@ def find(among: Iterable[Conversation], name: str) -> Conversation:
     raise NotFound(f"no conversation is called {name!r}")
 
 
-def _listed(matches: list[Conversation]) -> str:
+def _listed(matches: list[ConversationInfo]) -> str:
     names = [f"{each.rkey} ({each.letta.get('key', 'no Letta id')})" for each in matches]
     more = f" or {len(names) - 5} more" if len(names) > 5 else ""
     return ", ".join(names[:5]) + more
@@ -186,10 +186,10 @@ def _conversation(
     state: Value | None,
     count: _Count | None,
     reader: Reader,
-) -> Conversation:
+) -> ConversationInfo:
     state = state or {}
     updated = state.get("lastMessageAt") or (count and count.last) or state.get("updatedAt")
-    return Conversation(
+    return ConversationInfo(
         rkey=rkey,
         uri=uri,
         agent=value["agent"],
@@ -209,8 +209,8 @@ def _conversation(
     )
 
 
-def _unrecorded(uri: str, count: _Count) -> Conversation:
-    return Conversation(
+def _unrecorded(uri: str, count: _Count) -> ConversationInfo:
+    return ConversationInfo(
         rkey=_last(uri),
         uri=uri,
         agent="",

@@ -4,17 +4,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from lettaspace.conversation import formats
-from lettaspace.conversation.formats import Call
+from lettaspace.conversation.formats import Call, names
 from lettaspace.conversation.message import Message
 
 ORPHAN = "orphan-result"
-
-
-def names(call: str) -> tuple[str, ...]:
-    """What a call may be called by. Some providers' ids have two halves, `call|item`; a
-    result may carry the first alone."""
-    head = call.partition("|")[0]
-    return (call,) if head == call else (call, head)
 
 
 def calls(message: Message) -> list[Call]:

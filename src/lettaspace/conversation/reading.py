@@ -13,7 +13,7 @@ from lettaspace.conversation.formats import OpenBlob
 from lettaspace.conversation.message import Message
 from lettaspace.conversation.pairing import Pairs
 from lettaspace.conversation.records import MESSAGE
-from lettaspace.errors import Damaged, InvalidInput
+from lettaspace.errors import Damaged, InvalidInput, NotFound
 from lettaspace.space.schema import (
     message_conversations,
     message_covers,
@@ -43,18 +43,22 @@ def window(connection: Connection, conversation: str, open_blob: OpenBlob) -> Wi
     Left out, and said so: payloads in a format this version doesn't know, and tool results
     whose call does not stand before them in the window (providers refuse those).
     """
+    inside: list[Message] = []
+    outside: list[Message] = []
+    for message in active(connection, conversation, open_blob):
+        (outside if message.flags else inside).append(message)
+    return Window(inside, outside)
+
+
+def active(connection: Connection, conversation: str, open_blob: OpenBlob) -> list[Message]:
+    """Every message of the window in order, those too that a model is not given."""
     query = (
         _messages(conversation)
         .where(_index.in_window)
         .order_by(_index.place, _index.rkey, _index.record)
     )
-    inside: list[Message] = []
-    outside: list[Message] = []
     pairs = Pairs()
-    for row in connection.execute(query):
-        message = pairs.flag(_message(row, open_blob))
-        (outside if message.flags else inside).append(message)
-    return Window(inside, outside)
+    return [pairs.flag(_message(row, open_blob)) for row in connection.execute(query)]
 
 
 def transcript(connection: Connection, conversation: str, open_blob: OpenBlob) -> Iterator[Message]:
@@ -82,6 +86,15 @@ def transcript(connection: Connection, conversation: str, open_blob: OpenBlob) -
         if record not in seen:
             row = connection.execute(_columns().where(_index.record == record)).one()
             yield pairs.flag(_message(row, open_blob))
+
+
+def one(connection: Connection, conversation: str, rkey: str, open_blob: OpenBlob) -> Message:
+    """One message of a conversation by its TID. Raises NotFound."""
+    query = _messages(conversation).where(_index.rkey == rkey).order_by(_index.record)
+    row = connection.execute(query).first()
+    if row is None:
+        raise NotFound(f"no message {rkey} in {conversation}")
+    return _message(row, open_blob)
 
 
 def message(connection: Connection, record: int, open_blob: OpenBlob) -> Message:

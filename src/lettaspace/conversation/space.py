@@ -10,6 +10,7 @@ with Space.open("/path/to/home") as space:
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy import Connection, select
@@ -20,15 +21,24 @@ from lettaspace.conversation import (
     local_message as local_message,
 )  # the format known from the start
 from lettaspace.conversation import overview, reading
-from lettaspace.conversation.index import MessageIndex
+from lettaspace.conversation.handle import Conversation
+from lettaspace.conversation.index import MessageIndex, find_conversation_id
 from lettaspace.conversation.message import Message
-from lettaspace.conversation.records import COMPILED_PROMPT, Address, default_space
+from lettaspace.conversation.records import (
+    AGENT,
+    COMPILED_PROMPT,
+    CONVERSATION,
+    CONVERSATION_STATE,
+    Address,
+    default_space,
+)
 from lettaspace.conversation.search import SearchIndex, blob_reader, snippet
 from lettaspace.conversation.verify import (
     conversation_problems,
     projection_problems,
     trigram_problems,
 )
+from lettaspace.conversation.writing import appended
 from lettaspace.errors import NotFound
 from lettaspace.space import schema
 from lettaspace.space.database import Database
@@ -36,7 +46,7 @@ from lettaspace.space.identity import Identity
 from lettaspace.space.repo import EmbeddedRepo
 from lettaspace.space.verify import Problem, Progress, blob_problems, repo_problems
 from lettaspace.space.view import View
-from lettaspace.space.writes import Record, Value
+from lettaspace.space.writes import Create, Reader, Record, Update, Value, Write
 
 STORE_FILE = "space.db"
 IDENTITY_FILE = "identity.json"
@@ -103,24 +113,110 @@ class Space:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def agents(self) -> list[overview.Agent]:
+    def create_agent(
+        self,
+        name: str,
+        *,
+        key: str | None = None,
+        description: str | None = None,
+        system: str | None = None,
+    ) -> str:
+        """Makes an agent and returns its URI. `key` is its record key, a fresh TID unless
+        given; `system` the raw template of its prompt. Raises Conflict if the key is taken."""
+        at = self.now()
+        value: Value = {"name": name, "createdAt": at, "updatedAt": at}
+        if description is not None:
+            value["description"] = description
+        if system is not None:
+            value["system"] = system
+        (written,) = self.repo.apply_writes([Create(AGENT, key, value)])
+        return self.address.agent(written.rkey)
+
+    def create_conversation(
+        self,
+        agent: str,
+        *,
+        title: str | None = None,
+        forked_from: Value | None = None,
+        incomplete: bool = False,
+    ) -> Conversation:
+        """Makes a conversation with an agent (its URI or key)."""
+        agent = self._agent_uri(agent)
+        at = self.now()
+        rkey = self.repo.clock.mint()
+        uri = self.address.conversation(rkey)
+        value: Value = {"agent": agent, "createdAt": at}
+        state: Value = {"conversation": uri, "updatedAt": at}
+        if forked_from is not None:
+            value["forkedFrom"] = forked_from
+        if title is not None:
+            state["title"] = title
+        if incomplete:
+            state["incomplete"] = True
+        self.repo.apply_writes(
+            [Create(CONVERSATION, rkey, value), Create(CONVERSATION_STATE, rkey, state)]
+        )
+        return Conversation(self, rkey, uri, agent)
+
+    def complete(self, rkey: str) -> None:
+        """Takes the mark off a conversation that was made in several steps."""
+
+        def plan(view: Reader) -> list[Write]:
+            stored = view.get(CONVERSATION_STATE, rkey)
+            if stored is None or "incomplete" not in stored.value:
+                return []
+            value = {key: each for key, each in stored.value.items() if key != "incomplete"}
+            return [Update(CONVERSATION_STATE, rkey, value)]
+
+        self.repo.transact(plan)
+
+    def agents(self) -> list[overview.AgentInfo]:
         """All agents, by name."""
         with self._view() as (connection, view):
             return overview.agents(connection, view, self.address)
 
-    def conversations(self, *, agent: str | None = None) -> list[overview.Conversation]:
+    def conversations(self, *, agent: str | None = None) -> list[overview.ConversationInfo]:
         """All conversations, the most recently used first; `agent` is an agent's URI or key."""
-        if agent is not None and not agent.startswith("at://"):
-            agent = self.address.agent(agent)
+        if agent is not None:
+            agent = self._agent_uri(agent)
         with self._view() as (connection, view):
             return overview.conversations(connection, view, self.address, agent=agent)
 
-    def conversation(self, name: str) -> overview.Conversation:
+    def conversation(self, name: str) -> Conversation:
         """The conversation called by a TID, URI, Letta id or an unambiguous prefix.
 
         Raises NotFound or Ambiguous.
         """
+        found = self.conversation_info(name)
+        return Conversation(self, found.rkey, found.uri, found.agent)
+
+    def conversation_info(self, name: str) -> overview.ConversationInfo:
+        """Title, times and counts of the conversation called so; like `conversation`."""
         return overview.find(self.conversations(), name)
+
+    def active(self, conversation: str) -> list[Message]:
+        """The window of a conversation (its URI) with what a model is not given."""
+        with self.database.read() as connection:
+            return reading.active(connection, conversation, self.repo.get_blob)
+
+    def message(self, conversation: str, rkey: str) -> Message:
+        """One message of a conversation (its URI) by TID. Raises NotFound."""
+        with self.database.read() as connection:
+            return reading.one(connection, conversation, rkey, self.repo.get_blob)
+
+    def appended(self, conversation: str, key: str) -> str | None:
+        """The TID of what was written in a conversation (its URI) under a key."""
+        with self.database.read() as connection:
+            number = find_conversation_id(connection, conversation)
+            return None if number is None else appended(connection, number, key)
+
+    def now(self) -> str:
+        """The time as records hold it, in milliseconds."""
+        moment = datetime.now(UTC).isoformat(timespec="milliseconds")
+        return moment.replace("+00:00", "Z")
+
+    def _agent_uri(self, agent: str) -> str:
+        return agent if agent.startswith("at://") else self.address.agent(agent)
 
     def window(self, conversation: str) -> reading.Window:
         """The window of a conversation (its URI)."""

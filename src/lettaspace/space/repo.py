@@ -1,6 +1,6 @@
 """The embedded repo: one author's records in one space, in a database on this machine."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, bindparam, select, update
@@ -16,7 +16,7 @@ from lettaspace.space.projection import Projection
 from lettaspace.space.sethash import SetHash
 from lettaspace.space.statement import Statement
 from lettaspace.space.view import View
-from lettaspace.space.writes import Op, Plan, Record, Write, Written
+from lettaspace.space.writes import Op, Record, Write, Written
 
 _PAGE = 500
 
@@ -53,7 +53,7 @@ class EmbeddedRepo:
         self.author = author
         self.projections = tuple(projections)
         self._validate = validate
-        self._clock = clock or TidClock()
+        self.clock = clock or TidClock()
         self._id = self._find_or_create()
 
     def _find_or_create(self) -> int:
@@ -139,7 +139,9 @@ class EmbeddedRepo:
     ) -> list[Written]:
         return self.transact(lambda _view: writes, blobs=blobs)
 
-    def transact(self, plan: Plan, *, blobs: Mapping[CID, bytes] | None = None) -> list[Written]:
+    def transact(
+        self, plan: Callable[[View], Sequence[Write]], *, blobs: Mapping[CID, bytes] | None = None
+    ) -> list[Written]:
         with self.database.write() as connection:
             view = View(connection, self._id)
             writes = plan(view)
@@ -147,7 +149,7 @@ class EmbeddedRepo:
                 return []
             rev, state = _head(connection, self._id)
             batch = Batch(connection, self._id, SetHash(state), self._validate)
-            written = batch.run(writes, blobs or {}, self._clock)
+            written = batch.run(writes, blobs or {}, self.clock)
             new_rev = self._next_rev(rev)
             batch.store(new_rev)
             for projection in self.projections:
@@ -158,7 +160,7 @@ class EmbeddedRepo:
             return written
 
     def _next_rev(self, rev: str | None) -> str:
-        new = self._clock.mint(floor=rev)
+        new = self.clock.mint(floor=rev)
         if rev is not None and new <= rev:
             # Once the machine's clock was far ahead. A revision must rise all the same.
             micros, clock_id = tid.decode(rev)

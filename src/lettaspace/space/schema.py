@@ -104,10 +104,18 @@ message_index = Table(
     # Active, and listed by no summary.
     Column("in_window", Boolean, nullable=False),
     Column("summary", Boolean, nullable=False),
+    # On a placeholder that settles a tool call: the call's id.
+    Column("settles", Text),
     Column("created_at", Text, nullable=False),
     Column("updated_at", Text),
     Index("message_index_window", "conversation", "in_window", "place"),
     Index("message_index_seq", "conversation", "seq"),
+    Index(
+        "message_index_settles",
+        "conversation",
+        "settles",
+        sqlite_where=text("settles IS NOT NULL"),
+    ),
     sqlite_with_rowid=False,
 )
 
@@ -132,6 +140,17 @@ sources = Table(
     Column("key", Text, primary_key=True),
     Column("conversation", Text, nullable=False),
     Column("fingerprint", Text, nullable=False),
+)
+
+# The keys under which messages were appended, so that a retried append is recognised.
+append_keys = Table(
+    "append_keys",
+    metadata,
+    Column("conversation", _Id, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("rkey", Text, nullable=False),
+    # The CID of what was appended: role and payload.
+    Column("content", LargeBinary, nullable=False),
 )
 
 # The texts that search compares, case folded. `pending`: not in the trigram index yet.

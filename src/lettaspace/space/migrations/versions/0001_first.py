@@ -79,12 +79,19 @@ def upgrade() -> None:
         Column("covered_by", Text),
         Column("in_window", Boolean, nullable=False),
         Column("summary", Boolean, nullable=False),
+        Column("settles", Text),
         Column("created_at", Text, nullable=False),
         Column("updated_at", Text),
         sqlite_with_rowid=False,
     )
     op.create_index("message_index_window", "message_index", ["conversation", "in_window", "place"])
     op.create_index("message_index_seq", "message_index", ["conversation", "seq"])
+    op.create_index(
+        "message_index_settles",
+        "message_index",
+        ["conversation", "settles"],
+        sqlite_where=text("settles IS NOT NULL"),
+    )
     op.create_table(
         "message_covers",
         Column("conversation", _Id, primary_key=True),
@@ -101,6 +108,13 @@ def upgrade() -> None:
         Column("key", Text, primary_key=True),
         Column("conversation", Text, nullable=False),
         Column("fingerprint", Text, nullable=False),
+    )
+    op.create_table(
+        "append_keys",
+        Column("conversation", _Id, primary_key=True),
+        Column("key", Text, primary_key=True),
+        Column("rkey", Text, nullable=False),
+        Column("content", LargeBinary, nullable=False),
     )
     op.create_table(
         "search_text",

@@ -1,0 +1,225 @@
+"""A conversation to work with: what a harness author appends to, compacts and forks.
+
+from lettaspace import Space
+
+with Space.open(home) as space:
+    agent = space.create_agent("Otter", system="You keep the jars.")
+    talk = space.create_conversation(agent, title="Jars")
+    talk.append({"role": "user", "content": [{"type": "text", "text": "List the jars."}]})
+    for message in talk.window().messages:
+        print(message.seq, message.role)
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lettaspace.atproto.cid import CID
+from lettaspace.conversation import compaction, forking, settling, writing
+from lettaspace.conversation.compaction import Choose, Compact, Summarize
+from lettaspace.conversation.forking import Copy
+from lettaspace.conversation.index import conversation_id
+from lettaspace.conversation.local_message import summary_payload
+from lettaspace.conversation.message import Message
+from lettaspace.conversation.pairing import unanswered
+from lettaspace.conversation.reading import Window
+from lettaspace.conversation.records import LOCAL_MESSAGE, MESSAGE
+from lettaspace.conversation.settling import Settle, placeholder_for
+from lettaspace.conversation.writing import Append, Rewrite
+from lettaspace.errors import NotFound
+from lettaspace.space.view import View
+from lettaspace.space.writes import Write
+
+if TYPE_CHECKING:
+    from lettaspace.conversation.overview import ConversationInfo
+    from lettaspace.conversation.space import Space
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """What a compaction did."""
+
+    summary: Message
+    covered: int
+    """Messages that the summary covers, an older summary counted as one."""
+    asked: int
+    """Where the window was to be cut: messages from its start."""
+    boundary: int
+    """Where it was cut, so that no tool call is parted from its results."""
+
+
+class Conversation:
+    """One conversation of a space. Holds no state: every call reads or writes the store."""
+
+    def __init__(self, space: "Space", rkey: str, uri: str, agent: str) -> None:
+        self.space = space
+        self.rkey = rkey
+        self.uri = uri
+        self.agent = agent
+        """The agent's URI."""
+
+    def __repr__(self) -> str:
+        return f"Conversation({self.rkey!r})"
+
+    @property
+    def info(self) -> "ConversationInfo":
+        """Title, times and counts, as they are now."""
+        return self.space.conversation_info(self.uri)
+
+    def window(self) -> Window:
+        """What the model is given: the active messages in order."""
+        return self.space.window(self.uri)
+
+    def transcript(self) -> Iterator[Message]:
+        """Every message ever said, each once, summaries after what they cover."""
+        return self.space.transcript(self.uri)
+
+    def message(self, rkey: str) -> Message:
+        """One message by its TID. Raises NotFound."""
+        return self.space.message(self.uri, rkey)
+
+    def append(
+        self,
+        payload: Mapping[str, Any],
+        *,
+        role: str | None = None,
+        key: str | None = None,
+        created_at: str | None = None,
+        format: str = LOCAL_MESSAGE,  # noqa: A002
+        version: int = 1,
+    ) -> Message:
+        """Appends a message behind all others.
+
+        `payload` is the harness's own message in a `format` and `version`; the role is the
+        payload's unless given. With a `key`, appending the same again is the same message,
+        and another message under it raises Conflict: so an append whose answer was lost can
+        be repeated. A late result of a settled tool call takes the placeholder's place.
+        `created_at` is a datetime; now unless given. Raises InvalidInput or InvalidRecord.
+        """
+        encoded = writing.encode(payload, role=role, name=format, version=version)
+        at = created_at or self.space.now()
+        append = Append(
+            self.uri, self.agent, encoded, key=key, created_at=at, clock=self.space.repo.clock
+        )
+
+        def plan(view: View) -> list[Write]:
+            number = conversation_id(view.connection, self.uri)
+            late = placeholder_for(view, number, encoded)
+            if late is None:
+                return list(append(view))
+            append.rkey = late
+            return list(Rewrite(late, encoded, expected=None, updated_at=self.space.now())(view))
+
+        self.space.repo.transact(plan, blobs=encoded.blobs)
+        return self.message(append.rkey)
+
+    def rewrite(
+        self,
+        rkey: str,
+        payload: Mapping[str, Any],
+        *,
+        expected: CID | None = None,
+        format: str = LOCAL_MESSAGE,  # noqa: A002
+        version: int = 1,
+    ) -> Message:
+        """Puts a new payload at a message's TID and seq.
+
+        With `expected`, only while the record has that CID; raises Conflict with both CIDs
+        otherwise. Raises NotFound.
+        """
+        stored = self.message(rkey)
+        encoded = writing.encode(payload, role=stored.role, name=format, version=version)
+        plan = Rewrite(rkey, encoded, expected=expected, updated_at=self.space.now())
+        self.space.repo.transact(plan, blobs=encoded.blobs)
+        return self.message(rkey)
+
+    def pending(self) -> list[str]:
+        """The ids of the tool calls in the window that have no result yet."""
+        return [call.id for _, call in unanswered(self.space.active(self.uri))]
+
+    def settle(
+        self, call_ids: Collection[str] | None = None, *, text: str = settling.INTERRUPTED
+    ) -> list[Message]:
+        """Gives tool calls without a result an error result each; returns those results.
+
+        All of the window's, or those named. Raises NotFound for an id that no call in the
+        window has. Settling again changes nothing.
+        """
+        plan = Settle(
+            self.space.repo,
+            self.uri,
+            self.agent,
+            call_ids=call_ids,
+            text=text,
+            at=self.space.now(),
+        )
+        while not plan.done:
+            self.space.repo.transact(plan)
+        return [self.message(rkey) for rkey in plan.rkeys]
+
+    def compact(
+        self, summarize: Summarize, choose: Choose = len, *, key: str | None = None
+    ) -> Compaction | None:
+        """Puts a summary in the place of the first part of the window.
+
+        `choose` says how many messages from the start (all, by default; see `planning` for
+        others); the cut moves to an earlier place where it would part a tool call from its
+        results. `summarize` makes a text, or a payload, of them; if it raises, nothing has
+        changed. Returns None where there is nothing to summarise. Raises Conflict if a
+        message was compacted or rewritten meanwhile; what was appended meanwhile is kept.
+        With a `key`, compacting again under it is the same compaction.
+        """
+        messages = self.space.active(self.uri)
+        cut = compaction.boundary(messages, choose(messages))
+        covered = compaction.covered_by(messages, cut.count)
+        if key is not None and (known := self.space.appended(self.uri, key)) is not None:
+            summary = self.message(known)
+            count = len(summary.compacted_message_ids or ())
+            return Compaction(summary, count, count, count)
+        if not covered:
+            return None
+        made = summarize(covered)
+        at = self.space.now()
+        if isinstance(made, str):
+            made = summary_payload(made, len(messages), len(messages) - len(covered) + 1, at)
+        encoded = writing.encode(made, role=None, name=LOCAL_MESSAGE, version=1)
+        plan = Compact(self.space.repo, self.uri, self.agent, covered, encoded, at, key)
+        self.space.repo.transact(plan, blobs=encoded.blobs)
+        self.repair()
+        return Compaction(self.message(plan.rkey), len(covered), cut.asked, cut.count)
+
+    def repair(self) -> int:
+        """Finishes what interrupted compactions left undone; returns how many messages it
+        changed."""
+        return compaction.repair(self.space.repo, self.uri, self.space.now())
+
+    def fork(self, at: str | None = None, *, title: str | None = None) -> "Conversation":
+        """A new conversation that begins as this one stood at a message (its TID; the end by
+        default). Tool calls whose results are not in the fork are settled there.
+
+        Raises NotFound.
+        """
+        cut = forking.cut(self.window().messages, self.transcript(), at)
+        source = self.space.repo.get(*self._record())
+        if source is None:
+            raise NotFound(f"{self.uri} has no record to fork from")
+        reference = {
+            "conversation": forking.strong_ref(self.uri, source.cid),
+            "message": forking.strong_ref(cut.at.uri, cut.at.cid),
+        }
+        fork = self.space.create_conversation(
+            self.agent, title=title or self.info.title, forked_from=reference, incomplete=True
+        )
+        for first, some in forking.batches(cut.messages):
+            self.space.repo.transact(Copy(self.space.repo, fork.uri, self.agent, some, first))
+        fork.settle()
+        self.space.complete(fork.rkey)
+        return fork
+
+    def _record(self) -> tuple[str, str]:
+        from lettaspace.conversation.records import CONVERSATION
+
+        return CONVERSATION, self.rkey
+
+
+__all__ = ["MESSAGE", "Compaction", "Conversation"]

@@ -1,0 +1,174 @@
+"""Settling: a tool call that never got its result gets an error result.
+
+Providers refuse a call without a result, and nobody knows any more whether the tool ran.
+The placeholder says just that. If the real result turns up after all, it takes the
+placeholder's place.
+"""
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import bindparam, select
+
+from lettaspace.conversation import formats, reading
+from lettaspace.conversation.formats import Call, names
+from lettaspace.conversation.index import conversation_id
+from lettaspace.conversation.message import Message
+from lettaspace.conversation.ordering import UNPLACED, Place, rising, window_places
+from lettaspace.conversation.pairing import answers, calls, unanswered
+from lettaspace.conversation.records import MESSAGE
+from lettaspace.conversation.search import blob_reader
+from lettaspace.conversation.writing import Payload, encode, fresh_rkey
+from lettaspace.errors import InvalidInput, NotFound
+from lettaspace.space import schema
+from lettaspace.space.repo import EmbeddedRepo
+from lettaspace.space.statement import Statement
+from lettaspace.space.view import View
+from lettaspace.space.writes import MAX_WRITES, Create, Update, Value, Write
+
+_index = schema.message_index.c
+
+INTERRUPTED = (
+    "This tool call has no result: the run ended before one was recorded. "
+    "Whether the tool did its work is unknown."
+)
+
+
+class Settle:
+    """A plan that settles calls of a window: all that have no result, or those named.
+
+    Where more messages must move than fit one batch, it moves some and is to be run again,
+    until `done`.
+    """
+
+    def __init__(
+        self,
+        repo: EmbeddedRepo,
+        conversation: str,
+        agent: str,
+        *,
+        call_ids: Collection[str] | None,
+        text: str,
+        at: str,
+    ) -> None:
+        self.rkeys: list[str] = []
+        self.done = False
+        self._repo = repo
+        self._conversation = conversation
+        self._agent = agent
+        self._call_ids = call_ids
+        self._text = text
+        self._at = at
+
+    def __call__(self, view: View) -> Sequence[Write]:
+        connection = view.connection
+        messages = reading.active(connection, self._conversation, blob_reader(connection))
+        open_calls = self._chosen(messages)
+        self.rkeys = []
+        if not open_calls:
+            self.done = True
+            return []
+        number = conversation_id(connection, self._conversation)
+        places = window_places(connection, number)
+        created: dict[str, Payload] = {}
+        owners: list[Message] = []
+        for message, call in open_calls:
+            rkey = fresh_rkey(view, self._repo.clock)
+            created[rkey] = self._placeholder(message, call)
+            places.insert(_behind(messages, places, message.rkey), Place(rkey, UNPLACED))
+            if message not in owners:
+                owners.append(message)
+        moves = rising(connection, number, places)
+        needed = len(moves) + len(owners)
+        if needed > MAX_WRITES:
+            # What stands behind moves first, from the end; the results take the room left.
+            first_new = next(at for at, (rkey, _) in enumerate(moves) if rkey in created)
+            return [self._move(view, *move) for move in moves[: min(MAX_WRITES, first_new)]]
+        self.done = True
+        self.rkeys = list(created)
+        return [
+            *(
+                self._create(rkey, created[rkey], seq)
+                if rkey in created
+                else self._move(view, rkey, seq)
+                for rkey, seq in moves
+            ),
+            *(self._touch(view, message.rkey, moves) for message in owners),
+        ]
+
+    def _chosen(self, messages: Sequence[Message]) -> list[tuple[Message, Call]]:
+        without = unanswered(messages)
+        if self._call_ids is None:
+            return without
+        known = {call.id for message in messages for call in calls(message)}
+        for call_id in self._call_ids:
+            if call_id not in known:
+                raise NotFound(f"no tool call {call_id!r} in the window")
+        return [each for each in without if each[1].id in self._call_ids]
+
+    def _placeholder(self, message: Message, call: Call) -> Payload:
+        known = formats.of(message.value)
+        if known is None:
+            raise InvalidInput(f"format {message.format} {message.version} is not registered")
+        data = known.placeholder(call, self._text, self._at)
+        return encode(data, role="toolResult", name=known.name, version=known.version)
+
+    def _create(self, rkey: str, payload: Payload, seq: int) -> Create:
+        value: Value = {
+            "conversation": self._conversation,
+            "agent": self._agent,
+            "role": payload.role,
+            "seq": seq,
+            "message": payload.message,
+            "createdAt": self._at,
+        }
+        return Create(MESSAGE, rkey, value)
+
+    def _move(self, view: View, rkey: str, seq: int) -> Update:
+        return Update(MESSAGE, rkey, {**_value(view, rkey), "seq": seq, "updatedAt": self._at})
+
+    def _touch(self, view: View, rkey: str, moves: Sequence[tuple[str, int]]) -> Update:
+        # A calling message may itself stand behind another call that is being settled.
+        value = _value(view, rkey)
+        seq = dict(moves).get(rkey, value["seq"])
+        return Update(MESSAGE, rkey, {**value, "seq": seq, "updatedAt": self._at})
+
+
+def _behind(messages: Sequence[Message], places: Sequence[Place], rkey: str) -> int:
+    """Directly after a call's message and the results that follow it."""
+    by_rkey = {message.rkey: message for message in messages}
+    at = next(at for at, place in enumerate(places) if place.rkey == rkey) + 1
+    while at < len(places):
+        place = places[at]
+        if place.seq != UNPLACED and answers(by_rkey[place.rkey]) is None:
+            break
+        at += 1
+    return at
+
+
+def _value(view: View, rkey: str) -> Value:
+    record = view.get(MESSAGE, rkey)
+    if record is None:
+        raise NotFound(f"no message {rkey}")
+    return record.value
+
+
+_settled = Statement(
+    lambda: (
+        select(_index.rkey)
+        .where(_index.conversation == bindparam("id"), _index.settles == bindparam("call"))
+        .limit(1)
+    )
+)
+
+
+def placeholder_for(view: View, conversation: int, payload: Payload) -> str | None:
+    """The rkey of the placeholder that a late tool result replaces."""
+    known = formats.find(payload.message["format"], payload.message["version"])
+    data = payload.message["data"]
+    if known is None or payload.role != "toolResult" or known.is_placeholder(data):
+        return None
+    call = known.answers(data)
+    if call is None:
+        return None
+    found = _settled.one(view.connection, id=conversation, call=names(call)[-1])
+    return found[0] if found else None
