@@ -304,6 +304,30 @@ def test_nested_announcements_are_not_believed(block):
         cbor.decode(block)
 
 
+SIZES = [0, 1, 2, 22, 23, 24, 25, 255, 256, 257]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_walk_before_decoding_follows_every_head(size):
+    # If it lost its place, the second half would look like a lie or hide the one after it.
+    values = [[0] * size, {f"{n:04}": -n for n in range(size)}, "é" * size, b"\xbf" * size]
+    values += [size, 65535, 65536, 2**32 - 1, 2**32, None, True, CID.for_raw(b""), [[], {}]]
+    block = cbor.encode(values)
+    cbor._check_nesting(block)
+    announcing = b"\x82" + block + b"\x9a\x00\x0f\x00\x00"
+    with pytest.raises(InvalidInput, match="not enough bytes"):
+        cbor._check_nesting(announcing)
+    deep = b"\x82" + block + b"\x82\x00" * 511 + b"\x00"
+    cbor._check_nesting(deep)
+    with pytest.raises(InvalidInput, match="nested deeper"):
+        cbor._check_nesting(b"\x81" + deep)
+
+
+@given(VALUES)
+def test_the_walk_before_decoding_lets_all_values_pass(value):
+    cbor._check_nesting(cbor.encode(value))
+
+
 def test_large_blocks_that_look_nested_are_read():
     text = {"text": "語" * 5000, "bytes": bytes(range(256)) * 40, "list": [[1, {"a": []}]] * 900}
     text["links"] = [CID.for_raw(bytes([n])) for n in range(200)]

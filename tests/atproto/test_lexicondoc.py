@@ -30,10 +30,15 @@ SOUND = {
                     "part": {"type": "ref", "ref": "#part"},
                     "parts": {
                         "type": "array",
-                        "items": {"type": "union", "refs": ["#part", "com.example.x#y"]},
+                        "items": {
+                            "type": "union",
+                            "refs": ["#part", "com.example.x#y", "com.example.x"],
+                        },
                         "maxLength": 3,
                     },
                     "data": {"type": "unknown"},
+                    "any": {"type": "union", "refs": []},
+                    "raw": {"type": "cid-link"},
                 },
             },
         },
@@ -106,6 +111,11 @@ def test_sound_documents(doc):
     check_lexicon(doc)
 
 
+@pytest.mark.parametrize("key", ["tid", "nsid", "any", "literal:x", "literal:self"])
+def test_sound_keys(key):
+    check_lexicon(changed(SOUND, "defs/main/key", key))
+
+
 P = "defs/main/record/properties"
 
 
@@ -130,6 +140,9 @@ P = "defs/main/record/properties"
         ("defs/other", {"type": "unknown"}, "defs.other: type unknown cannot"),
         ("defs/other", {"type": "float"}, "defs.other: type is missing or unknown"),
         ("defs/other", {}, "defs.other: type is missing or unknown"),
+        ("defs/other", {"type": ["object"]}, "defs.other: type is missing or unknown"),
+        (f"{P}/text", {"type": "token"}, "defs.main.record.text: type token is only for"),
+        (f"{P}/text", {"type": "record"}, "defs.main.record.text: type record is only for"),
         ("defs/other", "object", "defs.other: type is missing or unknown"),
         ("defs/main/key", None, "defs.main.key: is missing"),
         ("defs/main/key", "uuid", "defs.main.key: is not tid"),

@@ -199,6 +199,16 @@ def test_a_clock_out_of_range_is_refused():
     assert tid.decode(tids.mint())[0] == NOW
 
 
+def test_a_day_is_a_day():
+    assert tid.DAY == 86_400 * SECOND
+    assert tid.MAX_MICROS == 2**53 - 1
+
+
+@pytest.mark.parametrize("clock_id", [0, 1023])
+def test_clock_identifiers_at_their_limits(clock_id):
+    assert tid.decode(tid.TidClock(Clock(), clock_id=clock_id).mint()) == (NOW, clock_id)
+
+
 @pytest.mark.parametrize("clock_id", [-1, 1024])
 def test_clock_identifier_out_of_range(clock_id):
     with pytest.raises(InvalidInput):

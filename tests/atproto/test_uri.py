@@ -177,9 +177,11 @@ def test_nothing_malformed_can_be_made(make):
 
 def test_uris_are_values():
     assert len({SPACE, uri.parse_space_ref(str(SPACE))}) == 1
-    with pytest.raises(FrozenInstanceError):
-        SPACE.skey = "other"
-    assert not hasattr(SPACE, "__dict__")
+    record = uri.parse_record_uri(RECORD)
+    for value, name in ((SPACE, "skey"), (record, "rkey"), (PublicUri("ada.example"), "rkey")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(value, name, "other")
+        assert not hasattr(value, "__dict__")
 
 
 LONG_DID = "did:web:" + "a" * 2040

@@ -51,7 +51,7 @@ CASES = [
     ({"type": "string", "maxLength": 3}, ["\ud800"], ["\ud800a"]),
     (
         {"type": "string", "maxGraphemes": 2},
-        ["ab", "👩‍👩‍👧‍👦🇩🇪", "e\u0301e\u0301"],
+        ["", "ab", "👩‍👩‍👧‍👦🇩🇪", "e\u0301e\u0301"],
         ["abc", "👩‍👩‍👧‍👦🇩🇪a"],
     ),
     ({"type": "string", "minGraphemes": 2}, ["ab", "🇩🇪🇫🇷"], ["a", "🇩🇪", "e\u0301", ""]),

@@ -167,7 +167,8 @@ def _check_nesting(data: bytes) -> None:
         elif major in (4, 5) and count:
             pending.append(count * (major - 3))
             announced += pending[-1]
-            if announced > end - at:
+            # All open containers but the outermost are themselves items that have begun.
+            if announced - len(pending) + 1 > end - at:
                 raise InvalidInput("not DAG-CBOR: not enough bytes left in buffer")
             if len(pending) > MAX_DEPTH:
                 raise InvalidInput(f"not DAG-CBOR of the data model: {_DEPTH}")

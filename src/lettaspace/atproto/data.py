@@ -193,7 +193,7 @@ def _bytes(text: Any) -> bytes:
         padding = -len(bare) % 4
         if len(text) - len(bare) in (0, padding):
             try:
-                data = a2b_base64(bare + "=" * padding, strict_mode=True)
+                data = a2b_base64(bare + "=" * padding)
             except ValueError:
                 pass
             else:

@@ -22,6 +22,8 @@ VALUELESS = frozenset(
 
 _MAIN_ONLY = VALUELESS - {"params", "token"} | {"record"}
 
+_NEVER_INSIDE = _MAIN_ONLY | {"token"}
+
 _name = re.compile(r"[a-zA-Z][a-zA-Z0-9]{0,62}").fullmatch
 _glob = re.compile(r"\*/\*|[a-z]+/(?:\*|[a-zA-Z0-9.+_-]+)").fullmatch
 
@@ -42,7 +44,7 @@ def check_lexicon(doc: Any) -> None:
         path = step("defs", name)
         if not _name(name):
             _fail(path, "is not a name")
-        kind = schema.get("type") if type(schema) is dict else None
+        kind = _type(path, schema)
         if kind in _MAIN_ONLY and name != "main":
             _fail(path, f"type {kind} is only for the main definition")
         if kind == "ref" or kind == "union" or kind == "unknown":
@@ -50,10 +52,17 @@ def check_lexicon(doc: Any) -> None:
         _check_schema(path, schema, defs)
 
 
-def _check_schema(path: str, schema: Any, defs: dict[str, Any]) -> None:
+def _type(path: str, schema: Any) -> str:
     kind = schema.get("type") if type(schema) is dict else None
     if type(kind) is not str or kind not in _TYPES:
         _fail(path, "type is missing or unknown")
+    return kind
+
+
+def _check_schema(path: str, schema: Any, defs: dict[str, Any]) -> None:
+    kind = _type(path, schema)
+    if path.count(".") > 1 and kind in _NEVER_INSIDE:
+        _fail(path, f"type {kind} is only for definitions")
     needed, optional = _TYPES[kind]
     fields = _fields(schema, path, needed | {"type"}, optional)
     if kind != "space":  # whose fields of these names mean other things

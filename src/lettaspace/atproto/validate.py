@@ -54,7 +54,7 @@ def compile_schema(schema: Schema, base: str, resolve: Resolve) -> Check:
     value first needs them, so they may refer back.
     """
     kind = schema["type"]
-    if kind == "object" or kind == "params":
+    if kind == "object":
         return _object(schema, base, resolve)
     if kind == "record":
         return _record(schema, base, resolve)
