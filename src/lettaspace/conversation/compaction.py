@@ -6,9 +6,8 @@ the intent: it is written first, and whatever of the rest a crash cuts off, read
 right window and `repair` finishes the marks.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import bindparam, select
 
@@ -20,6 +19,7 @@ from lettaspace.conversation.pairing import answers, calls
 from lettaspace.conversation.reading import UNKNOWN_FORMAT
 from lettaspace.conversation.records import COMPACTED, MESSAGE
 from lettaspace.conversation.writing import (
+    Data,
     Payload,
     appended,
     fresh_rkey,
@@ -39,7 +39,7 @@ MAX_COVERED = 20_000
 Choose = Callable[[Sequence[Message]], int]
 """Says how many messages of a window, from its start, should be summarised."""
 
-Summarize = Callable[[Sequence[Message]], "str | Mapping[str, Any]"]
+Summarize = Callable[[Sequence[Message]], "str | Data"]
 """The caller's own: a text, or the payload of the summary message."""
 
 _index = schema.message_index.c

@@ -10,9 +10,9 @@ with Space.open(home) as space:
         print(message.seq, message.role)
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lettaspace.atproto.cid import CID
 from lettaspace.conversation import compaction, forking, settling, writing
@@ -25,7 +25,7 @@ from lettaspace.conversation.pairing import unanswered
 from lettaspace.conversation.reading import Window
 from lettaspace.conversation.records import LOCAL_MESSAGE, MESSAGE
 from lettaspace.conversation.settling import Settle, placeholder_for
-from lettaspace.conversation.writing import Append, Rewrite
+from lettaspace.conversation.writing import Append, Data, Rewrite
 from lettaspace.errors import NotFound
 from lettaspace.space.view import View
 from lettaspace.space.writes import Write
@@ -80,7 +80,7 @@ class Conversation:
 
     def append(
         self,
-        payload: Mapping[str, Any],
+        payload: Data,
         *,
         role: str | None = None,
         key: str | None = None,
@@ -116,7 +116,7 @@ class Conversation:
     def rewrite(
         self,
         rkey: str,
-        payload: Mapping[str, Any],
+        payload: Data,
         *,
         expected: CID | None = None,
         format: str = LOCAL_MESSAGE,  # noqa: A002

@@ -6,7 +6,7 @@ own transaction.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 from sqlalchemy import Connection, bindparam, func, insert, select
 
@@ -41,6 +41,16 @@ _find_key = Statement(
 _add_key = Statement(lambda: insert(schema.append_keys))
 
 
+class Model(Protocol):
+    """A payload as an object of its own, such as those of `payload`."""
+
+    def to_json(self) -> Mapping[str, Any]: ...
+
+
+Data: TypeAlias = Mapping[str, Any] | Model
+"""A harness's own message, as JSON or as a model of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Payload:
     """A harness's message, encoded: its role, its envelope, the blobs it refers to."""
@@ -54,8 +64,9 @@ class Payload:
         return CID.for_cbor(cbor.encode({"role": self.role, "message": dict(self.message)}))
 
 
-def encode(data: Mapping[str, Any], *, role: str | None, name: str, version: int) -> Payload:
+def encode(data: Data, *, role: str | None, name: str, version: int) -> Payload:
     """Encodes a payload; the role is the payload's own unless given."""
+    data = data if isinstance(data, Mapping) else data.to_json()
     role = role if role is not None else data.get("role")
     if not isinstance(role, str) or not role:
         raise InvalidInput("a message has no role")
