@@ -89,6 +89,19 @@ def test_o01_torn_last_row(space: Space, store: Store) -> None:
     assert not space.conversations()[0].incomplete
 
 
+def test_a_row_glued_to_what_a_crash_left(space: Space, store: Store) -> None:
+    data = lines(make_rows(b1()))
+    whole = b"\n".join([*data[:3], data[3] + data[4], b""])
+    path = store.conversation(whole, IDS) / "messages.jsonl"
+    assert findings(import_directory(space, store.path)) == []
+    assert window_ids(space) == IDS
+    path.write_bytes(b"\n".join([*data[:3], data[3][:99] + data[4], b""]))
+    report = import_directory(space, store.path)
+    assert findings(report)[0] == ("unreadableRow", 4)
+    assert "99 bytes" in report.conversations[0].damage[0].note
+    assert report.messages.to_json() == {"new": 0, "changed": 0, "unchanged": 3}
+
+
 @pytest.mark.parametrize("strict", [False, True])
 def test_o02_bad_row_in_the_middle(space: Space, store: Store, strict: bool) -> None:
     made = make_rows([message(n, "user", f"m{n}") for n in range(1, 6)])
@@ -301,7 +314,7 @@ def test_o42_intermediate_steps(space: Space, store: Store) -> None:
 
 
 def test_o43_signed_thinking(space: Space, store: Store) -> None:
-    parts = [
+    parts: list[Json] = [
         {"type": "thinking", "thinking": " padded \n", "thinkingSignature": "s=="},
         {"type": "thinking", "thinking": "", "thinkingSignature": "t"},
         {"type": "thinking", "thinking": "bare"},
@@ -579,6 +592,17 @@ def test_conversation_json_is_bad(space: Space, store: Store, broken: bytes | No
     assert report.conversations[0].outcome == "changed"
     assert report.messages.written == 0
     assert space.conversations()[0].title == "Jars"
+
+
+def test_an_empty_conversation_whose_file_broke(space: Space, store: Store) -> None:
+    path = store.conversation(b"", []) / "conversation.json"
+    (store.directory() / "manifest.json").unlink()
+    import_directory(space, store.path)
+    before = records(space)
+    path.write_bytes(b"{")
+    report = import_directory(space, store.path)
+    assert findings(report)[0] == ("badConversation", None)
+    assert records(space) == before
 
 
 def test_odd_names_are_named_and_never_opened(space: Space, store: Store) -> None:

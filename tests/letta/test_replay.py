@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from lettaspace.atproto import tid
-from lettaspace.letta.replay import OWN_TIME, Plan, Status, contains, replay
+from lettaspace.letta.plan import OWN_TIME, Plan, Status
+from lettaspace.letta.replay import contains, replay
 from lettaspace.letta.scan import Entry, scan
 from tests.letta.build import at, b1, compaction, jsonl, message, row, rows, text
 
@@ -292,7 +293,7 @@ class Model:
 
         def place(each: Json) -> int:
             of = [place(other) for other in self.known if other["by"] == each["message"]["id"]]
-            return min([each["seq"], *of])
+            return int(min([each["seq"], *of]))
 
         for key in (lambda each: each["seq"], place):
             keys = [key(each) for each in window]

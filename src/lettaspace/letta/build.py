@@ -18,8 +18,9 @@ from lettaspace.conversation.records import (
 from lettaspace.conversation.shapes import SHAPES, Known, ListOf
 from lettaspace.letta.damage import OVERSIZE_PROMPT, Damage, Findings
 from lettaspace.letta.derive import agent_rkey
-from lettaspace.letta.replay import OWN_TIME, Plan, Status
-from lettaspace.letta.scan import Entry, Identity
+from lettaspace.letta.identity import Identity
+from lettaspace.letta.plan import OWN_TIME, Plan, Status
+from lettaspace.letta.scan import Entry
 from lettaspace.letta.source import Source
 from lettaspace.letta.times import valid
 from lettaspace.space.writes import Value

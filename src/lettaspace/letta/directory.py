@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lettaspace.conversation import jsontext
-from lettaspace.errors import InvalidInput, NotFound
+from lettaspace.errors import InvalidInput, NotFound, StoreUnavailable
 
 CONVERSATION = "conversation.json"
 MANIFEST = "manifest.json"
@@ -92,7 +92,8 @@ class Listing:
 
 
 def list_directory(directory: Path) -> Listing:
-    """Lists a storage directory. Raises NotFound if it is none.
+    """Lists a storage directory. Raises NotFound if it is none, StoreUnavailable if it cannot
+    be read.
 
     Conversations are in the order of their keys, shorter keys first, so that those with a
     counter in them are in the order they were made.
@@ -200,6 +201,8 @@ def _entries(path: Path) -> Iterator["os.DirEntry[str]"]:
             yield from entries
     except (FileNotFoundError, NotADirectoryError):
         return
+    except OSError as error:
+        raise StoreUnavailable(f"cannot read {path}: {error.strerror or error}") from error
 
 
 def _printable(name: str) -> str:

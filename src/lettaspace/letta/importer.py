@@ -171,6 +171,8 @@ class _Import:
         """The TID of a conversation; of several alike, the first by key takes the first."""
         key = source.directory.key
         if (known := self.known.get(key)) is not None:
+            if source.recovered:
+                return known.conversation
             record = self.space.repo.get(CONVERSATION, known.conversation)
             wanted = conversation_record(source, self.space.address)
             if record is not None and record.value.items() >= wanted.items():

@@ -5,9 +5,7 @@ list of ids, which is the truth about the window. docs/letta-import.md states th
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -17,73 +15,13 @@ from lettaspace.letta.damage import (
     MISSING_PARENT,
     NO_WINDOW,
     SAME_ID,
-    WINDOW_DIFFERS,
-    WINDOW_ORDER,
     Findings,
 )
 from lettaspace.letta.derive import message_tid
-from lettaspace.letta.scan import TID_LENGTH, Compaction, Entry, Identity, Scan, given_tid
-
-OWN_TIME = -2
-"""In `Plan.updated`: the message's own updated_at or createdAt."""
-NOT_UPDATED = -1
-NOBODY = -1
-
-
-class Status(IntEnum):
-    """What became of an entry."""
-
-    NONE = 0
-    """No message of its own: a damaged row, or a snapshot of an earlier message."""
-    ACTIVE = 1
-    COMPACTED = 2
-
-
-@dataclass(slots=True)
-class Plan:
-    """What the records of a conversation will say, by entry of the scan."""
-
-    scan: Scan
-    window: Sequence[int]
-    """The entries in the window, in order."""
-    status: bytearray
-    seqs: "array[int]"
-    updated: "array[int]"
-    """NOT_UPDATED, OWN_TIME, or the index of the compaction that touched it last."""
-    covered_by: "array[int]"
-    """The summary that lists it, or NOBODY."""
-    final: dict[int, int]
-    """The entry that holds a message's newest snapshot, where that is another one."""
-    top: int
-    """The highest seq given."""
-    ordinals: dict[int, int]
-    """Which of several messages equal in identity it is, where it is not the first."""
-    findings: Findings = field(default_factory=Findings)
-    _covers: dict[int, "array[int]"] | None = None
-
-    def messages(self) -> Iterable[int]:
-        """The entries that are messages: summaries first, so that what states an intent is
-        written before the marks that follow from it; then the others, in file order."""
-        kinds = np.frombuffer(bytes(self.scan.kinds), dtype=np.uint8)
-        alive = np.frombuffer(bytes(self.status), dtype=np.uint8) != Status.NONE
-        summaries = kinds == Entry.SUMMARY
-        for some in (alive & summaries, alive & ~summaries):
-            for entry in np.flatnonzero(some):
-                yield int(entry)
-
-    def count(self) -> int:
-        return len(self.status) - self.status.count(Status.NONE)
-
-    def covers(self, summary: int) -> "array[int]":
-        """The entries a summary lists, in seq order."""
-        if self._covers is None:
-            self._covers = _group(self.covered_by, self.seqs)
-        return self._covers.get(summary, array("q"))
-
-    def updated_at(self, entry: int) -> str | None:
-        """When a compaction touched it; None where none did or OWN_TIME is set."""
-        index = self.updated[entry]
-        return self.scan.compactions[index].time if index >= 0 else None
+from lettaspace.letta.identity import Identity, given_tid
+from lettaspace.letta.plan import NOBODY, NOT_UPDATED, OWN_TIME, Plan, Status
+from lettaspace.letta.scan import TID_LENGTH, Compaction, Entry, Scan
+from lettaspace.letta.window import follow
 
 
 def replay(scan: Scan, file: BinaryIO, listed: Sequence[str] | None) -> Plan:
@@ -95,7 +33,7 @@ def replay(scan: Scan, file: BinaryIO, listed: Sequence[str] | None) -> Plan:
     replay.run()
     plan = replay.plan()
     if listed:
-        _Window(plan).follow(listed)
+        follow(plan, listed)
     elif len(scan):
         plan.findings.add(NO_WINDOW)
     _settle_tids(scan, file, plan)
@@ -242,98 +180,6 @@ class _Replay:
         return None
 
 
-class _Window:
-    """Makes a plan's window the one that conversation.json lists."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-
-    def follow(self, listed: Sequence[str]) -> None:
-        plan = self.plan
-        hashes = [hash(message_id) for message_id in listed]
-        ids = plan.scan.ids
-        if len(hashes) != len(plan.window) or any(
-            ids[entry] != wanted for entry, wanted in zip(plan.window, hashes, strict=True)
-        ):
-            window = self.resolve(hashes)
-            if not window:
-                # All of them without a row: hiding the whole history would follow from it.
-                if plan.window:
-                    plan.findings.add(NO_WINDOW)
-            elif window != list(plan.window):
-                self.adopt(window)
-        self.order()
-
-    def resolve(self, hashes: Sequence[int]) -> list[int]:
-        """The messages that ids name. Where an id names several, the last as many as it
-        stands in the list, in order."""
-        wanted: dict[int, list[int]] = {}
-        for value in hashes:
-            wanted.setdefault(value, [])
-        for entry, value in enumerate(self.plan.scan.ids):
-            if value in wanted and self.plan.status[entry] != Status.NONE:
-                wanted[value].append(entry)
-        left: dict[int, int] = {}
-        for value in hashes:
-            left[value] = left.get(value, 0) + 1
-        window: dict[int, None] = {}
-        for value in hashes:
-            found = wanted[value]
-            if found:
-                window[found[-min(left[value], len(found))]] = None
-            left[value] -= 1
-        return list(window)
-
-    def adopt(self, window: list[int]) -> None:
-        plan = self.plan
-        plan.findings.add(WINDOW_DIFFERS, None, f"{len(plan.window)} rows, {len(window)} listed")
-        inside = set(window)
-        for entry in plan.window:
-            if entry not in inside:
-                plan.status[entry] = Status.COMPACTED
-                plan.updated[entry] = OWN_TIME
-        for entry in window:
-            if plan.status[entry] != Status.ACTIVE:
-                plan.status[entry] = Status.ACTIVE
-                plan.covered_by[entry] = NOBODY
-                plan.updated[entry] = OWN_TIME
-        plan.window = array("i", window)
-
-    def order(self) -> None:
-        """Gives the window new seqs if the seqs do not say its order."""
-        plan = self.plan
-        if self.in_order():
-            return
-        for entry in plan.window:
-            plan.top += 1
-            plan.seqs[entry] = plan.top
-            plan.updated[entry] = OWN_TIME
-        if not self.in_order():
-            # A summary that is not first: readers sort it where what it covers stood.
-            plan.findings.add(WINDOW_ORDER)
-
-    def in_order(self) -> bool:
-        seqs, places = self.plan.seqs, self.places()
-        last_seq = last_place = 0
-        for entry in self.plan.window:
-            seq = seqs[entry]
-            place = places.get(entry, seq)
-            if seq <= last_seq or place <= last_place:
-                return False
-            last_seq, last_place = seq, place
-        return True
-
-    def places(self) -> dict[int, int]:
-        """Where summaries stand for a reader: with the earliest of what they cover."""
-        plan = self.plan
-        groups = _group(plan.covered_by, plan.seqs)
-        places: dict[int, int] = {}
-        for summary in sorted(groups):
-            earliest = min(places.get(entry, plan.seqs[entry]) for entry in groups[summary])
-            places[summary] = min(earliest, plan.seqs[summary])
-        return places
-
-
 def contains(later: Any, earlier: Any) -> bool:
     """Whether a message's content holds all that an earlier one holds: its text from the
     start, and every other part."""
@@ -361,19 +207,6 @@ def _occurring_twice(scan: Scan) -> bytearray:
     return bytearray((counts[inverse] > 1).astype(np.uint8).tobytes())
 
 
-def _group(covered_by: "array[int]", seqs: "array[int]") -> dict[int, "array[int]"]:
-    """What each summary covers, in seq order."""
-    by = np.array(covered_by)
-    entries = np.flatnonzero(by != NOBODY)
-    order = entries[np.lexsort((np.array(seqs)[entries], by[entries]))]
-    groups: dict[int, array[int]] = {}
-    if len(order):
-        starts = np.flatnonzero(np.diff(by[order])) + 1
-        for some in np.split(order, starts):
-            groups[int(by[some[0]])] = array("q", some.astype(np.int64).tobytes())
-    return groups
-
-
 def _settle_tids(scan: Scan, file: BinaryIO, plan: Plan) -> None:
     """Gives every message a TID of its own, in file order: an earlier message's never
     depends on a later one."""
@@ -384,7 +217,7 @@ def _settle_tids(scan: Scan, file: BinaryIO, plan: Plan) -> None:
         identity = scan.identity(row, rows.recognise(row)[1])
         scan.set_tid(entry, message_tid(scan.conversation, *identity, ordinal))
     tids = scan.tid_array()
-    alive = np.flatnonzero(np.frombuffer(bytes(plan.status), dtype=np.uint8) != Status.NONE)
+    alive = plan.messages()
     if len(np.unique(tids[alive])) == len(alive):
         return
     taken: set[bytes] = set()

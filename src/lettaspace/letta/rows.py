@@ -153,5 +153,27 @@ def recognise(value: Any) -> tuple[Kind, dict[str, Any]]:
     return Kind.UNKNOWN, {}
 
 
+_ROW_STARTS = (b'{"type":"message","id":', b'{"type":"compaction","id":')
+
+
+def unglue(line: Line) -> tuple[Line, Line] | None:
+    """A bad row as what a crash left of one row, and the whole row behind it.
+
+    Where a row got no newline, Letta glues the next one to it. Inside a row's texts quotes are
+    escaped, so what looks like the beginning of a row, and can be read to the end, is one.
+    """
+    raw = line.raw or b""
+    cut = max(raw.rfind(start, 1) for start in _ROW_STARTS)
+    if cut < 1:
+        return None
+    offset = line.offset + cut
+    try:
+        recognise(parse(raw[cut:], offset))
+    except BadRow:
+        return None
+    head = Line(line.number, line.offset, cut, raw[:cut], True)
+    return head, Line(line.number, offset, line.length - cut, raw[cut:], line.ended)
+
+
 def _is_legacy(message: dict[str, Any]) -> bool:
     return "content" not in message and type(message.get("parts")) is list

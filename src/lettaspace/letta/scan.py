@@ -9,12 +9,11 @@ from array import array
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lettaspace.atproto.syntax import is_tid
 from lettaspace.conversation.jsontext import count_constants, well_formed
 from lettaspace.letta import rows
 from lettaspace.letta.damage import (
@@ -29,13 +28,11 @@ from lettaspace.letta.damage import (
     Findings,
 )
 from lettaspace.letta.derive import message_tid
+from lettaspace.letta.identity import Identity, given_tid, identify
 from lettaspace.letta.rows import BadRow, Kind
-from lettaspace.letta.times import from_millis, valid
+from lettaspace.letta.times import valid
 
 TID_LENGTH = 13
-
-NOBODY = "unknown"
-"""The role of a message that does not say one."""
 
 
 class Entry(IntEnum):
@@ -45,15 +42,6 @@ class Entry(IntEnum):
     MESSAGE = 1
     SUMMARY = 2
     LEGACY = 3
-
-
-class Identity(NamedTuple):
-    """What tells a message from the others of its conversation, wherever it is read."""
-
-    role: str
-    message_id: str
-    created_at: str
-    tool_call_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +112,7 @@ class Scan:
 
     def identity(self, row: dict[str, Any], message: dict[str, Any]) -> Identity:
         """The identity of a message in its row."""
-        return _identity(row, message, self.created_at)[0]
+        return identify(row, message, self.created_at)[0]
 
 
 class Changed(Exception):  # noqa: N818 - it is the file's doing
@@ -161,29 +149,36 @@ class _Scanner:
         scan = self.scan
         for line in rows.read_lines(file, max_row=self.max_row):
             scan.size = line.offset + line.length
-            raw = line.raw
-            if raw is None:
-                self.damaged(line, UNREADABLE_ROW, rows.TOO_LARGE)
-                continue
-            try:
-                value = rows.parse(raw, line.offset)
-                kind, message = rows.recognise(value)
-            except BadRow as bad:
-                # Cut off anywhere, also within a character.
-                torn = not line.ended and bad.reason in (rows.NOT_JSON, rows.NOT_UTF8)
-                self.damaged(line, TORN_ROW if torn else bad.kind, bad.reason)
-                continue
-            if kind is Kind.UNKNOWN:
-                scan.unknown += 1
-            elif kind is Kind.HEADER:
-                # A header is no parent, and later ones tell nothing new.
-                if scan.header is None:
-                    scan.header = rows.parse_exact(raw, line.offset)
-            else:
-                self.message(line, raw, value, kind, message)
+            self.line(line)
         if scan.unknown:
             scan.findings.add(UNKNOWN_ROW, None, f"{scan.unknown} rows of another type")
         self.check_parents()
+
+    def line(self, line: rows.Line) -> None:
+        scan, raw = self.scan, line.raw
+        if raw is None:
+            self.damaged(line, UNREADABLE_ROW, rows.TOO_LARGE)
+            return
+        try:
+            value = rows.parse(raw, line.offset)
+            kind, message = rows.recognise(value)
+        except BadRow as bad:
+            if glued := rows.unglue(line):
+                for part in glued:
+                    self.line(part)
+                return
+            # Cut off anywhere, also within a character.
+            torn = not line.ended and bad.reason in (rows.NOT_JSON, rows.NOT_UTF8)
+            self.damaged(line, TORN_ROW if torn else bad.kind, bad.reason)
+            return
+        if kind is Kind.UNKNOWN:
+            scan.unknown += 1
+        elif kind is Kind.HEADER:
+            # A header is no parent, and later ones tell nothing new.
+            if scan.header is None:
+                scan.header = rows.parse_exact(raw, line.offset)
+        else:
+            self.message(line, raw, value, kind, message)
 
     def damaged(self, line: rows.Line, kind: str, reason: str) -> None:
         self.scan.findings.add(kind, line.number, f"{reason}, {line.length} bytes")
@@ -213,7 +208,7 @@ class _Scanner:
         message: dict[str, Any],
     ) -> None:
         scan = self.scan
-        identity, made_up = _identity(value, message, scan.created_at)
+        identity, made_up = identify(value, message, scan.created_at)
         if made_up:
             scan.findings.add(NO_TIME, line.number)
         if kind is Kind.LEGACY:
@@ -254,37 +249,11 @@ class _Scanner:
             self.scan.findings.add(MISSING_PARENT, row)
 
 
-def given_tid(row: dict[str, Any]) -> str | None:
-    """The TID that a row of our own making carries. Letta's row ids are of another form."""
-    row_id = row.get("id")
-    return row_id if "message" in row and is_tid(row_id) else None
-
-
 _UNFINISHED = (None, "error", "aborted")
 
 
 def _ESCAPED_SURROGATE(raw: bytes) -> bool:  # noqa: N802
     return b"\\ud" in raw or b"\\uD" in raw
-
-
-def _identity(row: dict[str, Any], message: dict[str, Any], fallback: str) -> tuple[Identity, bool]:
-    """The identity of a message, and whether its time is made up."""
-    metadata = message.get("metadata")
-    created = valid(metadata.get("created_at")) if type(metadata) is dict else None
-    if created is None:
-        created = valid(row.get("timestamp")) or from_millis(message.get("timestamp"))
-    role = message.get("role")
-    if type(role) is not str or not role or not well_formed(role):
-        role = NOBODY
-    message_id = message.get("id")
-    call = message.get("toolCallId")
-    identity = Identity(
-        role,
-        message_id if type(message_id) is str else "",
-        created or fallback,
-        call if type(call) is str else "",
-    )
-    return identity, created is None
 
 
 def _compaction(

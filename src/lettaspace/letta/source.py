@@ -47,6 +47,8 @@ class Source:
     created_at: str
     manifest: dict[str, Any] | None
     prompt: dict[str, Any] | None
+    recovered: bool
+    """conversation.json could not be read."""
     readable: bool
     """The manifest is of a version whose rows are understood."""
     findings: Findings = field(default_factory=Findings)
@@ -95,6 +97,7 @@ def read_source(directory: ConversationDir) -> Source:
         created_at,
         manifest.value,
         prompt.value,
+        conversation.value is None,
         readable,
         findings,
     )

@@ -33,7 +33,7 @@ from lettaspace.letta.build import (
 )
 from lettaspace.letta.damage import DIVERGED, OLDER_COPY
 from lettaspace.letta.derive import message_tid
-from lettaspace.letta.replay import Plan, Status
+from lettaspace.letta.plan import Plan
 from lettaspace.letta.report import CHANGED, NEW, UNCHANGED, ConversationReport
 from lettaspace.letta.report import DIVERGED as DIVERGED_OUTCOME
 from lettaspace.letta.source import Source
@@ -87,10 +87,13 @@ class _Conversation:
         with open_rows(self.scan.path) as file:
             self.file = file
             self.avoid_others(stored)
-            alive = np.flatnonzero(np.frombuffer(bytes(self.plan.status), np.uint8) != Status.NONE)
+            alive = self.plan.messages()
             mine = self.scan.tid_array()[alive]
             new = alive[~np.isin(mine, stored.tids)]
             extra = ~np.isin(stored.tids, mine)
+            is_new = bytearray(len(self.scan))
+            for entry in new.tolist():
+                is_new[entry] = True
             # Made before anything is said that depends on what is stored.
             state, blobs = self.state()
             if extra.any():
@@ -101,10 +104,11 @@ class _Conversation:
                 self.report.findings.add(OLDER_COPY, None, note)
                 self.head(state, blobs, is_older=True)
                 self.report.messages.unchanged += len(alive) - len(new)
-                self.messages(self.behind(new, stored.top), frozenset(new.tolist()), once=True)
+                self.messages(self.behind(new, stored.top), is_new, once=True)
             else:
                 self.head(state, blobs)
-                self.messages(self.plan.messages(), frozenset(new.tolist()), once=False)
+                order = self.plan.summaries_first() if len(stored) else alive
+                self.messages(order.tolist(), is_new, once=False)
         self.writer.flush()
         report = self.report
         if report.outcome == UNCHANGED and report.messages.written + report.records.written:
@@ -124,10 +128,10 @@ class _Conversation:
         """The records beside the messages. Those of a copy that lacks something only count
         if they are newer than what is there; others, if they are not older."""
         count, address = self.report.records, self.space.address
-        if agent_key(self.source.agent_id) == NO_AGENT:
-            self.writer.put(Item(AGENT, NO_AGENT, no_agent_record(), count, once=True))
         if self.space.repo.get(CONVERSATION, self.rkey) is None:
             self.report.outcome = NEW
+            if agent_key(self.source.agent_id) == NO_AGENT:
+                self.writer.put(Item(AGENT, NO_AGENT, no_agent_record(), count, once=True))
         conversation = conversation_record(self.source, address)
         self.writer.put(Item(CONVERSATION, self.rkey, conversation, count, once=True))
         if self.is_current(CONVERSATION_STATE, state, "updatedAt", is_older):
@@ -142,7 +146,7 @@ class _Conversation:
         time = valid(record.value.get(field)) if record is not None else None
         return time is None or to_millis(time) + is_older <= to_millis(value[field])
 
-    def messages(self, order: Iterable[int], new: frozenset[int], *, once: bool) -> None:
+    def messages(self, order: Iterable[int], new: bytearray, *, once: bool) -> None:
         """The second pass."""
         scan, plan = self.scan, self.plan
         agent = self.space.address.agent(agent_key(self.source.agent_id))
@@ -156,7 +160,7 @@ class _Conversation:
             blobs: Blobs = {}
             value = builder.record(entry, scan.identity(row, message), message, blobs)
             tid = scan.tid(entry)
-            self.writer.put(Item(MESSAGE, tid, value, count, once, entry in new, blobs))
+            self.writer.put(Item(MESSAGE, tid, value, count, once, bool(new[entry]), blobs))
 
     def behind(self, new: NDArray[np.intp], top: int) -> list[int]:
         """The new entries in their order, with seqs after the highest that is stored."""
@@ -173,7 +177,7 @@ class _Conversation:
         conversation has already: about one in a million of those made in the same
         millisecond, as a fork's messages and their originals are."""
         scan, plan = self.scan, self.plan
-        alive = np.flatnonzero(np.frombuffer(bytes(plan.status), np.uint8) != Status.NONE)
+        alive = plan.messages()
         tids = scan.tid_array()
         unknown = alive[~np.isin(tids[alive], stored.tids)]
         for start in range(0, len(unknown), _CHUNK):
