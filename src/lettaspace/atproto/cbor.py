@@ -9,7 +9,7 @@ depth limit, so both directions look every value over themselves.
 """
 
 import re
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from cbrrr import CbrrrDecodeError, decode_dag_cbor, encode_dag_cbor
 
@@ -29,6 +29,9 @@ _MAX_WIDTH = 1 << 20
 _NOT_CONTAINER_HEADS = bytes(set(range(256)) - set(range(0x80, 0xC0)))
 
 _is_plain = re.compile(r"[$A-Za-z_][A-Za-z0-9_:-]{0,39}").fullmatch
+
+# The library's stub declares its own class as a type variable.
+_DecodeError: type[ValueError] = cast(type[ValueError], CbrrrDecodeError)
 
 _INTEGER = "integer beyond 2^53 - 1"
 _DEPTH = f"nested deeper than {MAX_DEPTH}"
@@ -64,7 +67,7 @@ def decode(data: bytes) -> Any:
         value = decode_dag_cbor(data, cid_ctor=CID.from_bytes)
     except UnicodeDecodeError:
         raise InvalidInput("not DAG-CBOR: text is not UTF-8") from None
-    except CbrrrDecodeError as error:
+    except _DecodeError as error:
         # What stands in parentheses may quote keys.
         raise InvalidInput(f"not DAG-CBOR: {str(error).partition(' (')[0]}") from None
     except ValueError:

@@ -5,6 +5,7 @@ lower-case base32 (`bafyrei…`, `bafkrei…`). The reference also lets other ve
 bases pass; one text per content is worth more to us than to read those.
 """
 
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, Final
 
@@ -76,7 +77,7 @@ class CID:
 
     def __str__(self) -> str:
         link: Any = decode_dag_cbor(_LINK_HEAD + self._bytes, atjson_mode=True)
-        return link["$link"]
+        return str(link["$link"])
 
     def __repr__(self) -> str:
         return f"CID({str(self)!r})"
@@ -107,7 +108,7 @@ class CID:
 
 
 _allocate = object.__new__
-_set_bytes = CID._bytes.__set__  # pyright: ignore
+_set_bytes: Callable[[CID, bytes], None] = CID.__dict__["_bytes"].__set__
 
 
 def _new(data: bytes) -> CID:

@@ -169,10 +169,10 @@ class SigningKey:
 
 
 def _parameters(curve: str) -> ec.EllipticCurve:
-    parameters = _CURVES.get(curve)  # type: ignore[arg-type]
-    if parameters is None:
-        raise InvalidInput("curve is neither secp256k1 nor p256")
-    return parameters
+    for name, parameters in _CURVES.items():
+        if name == curve:
+            return parameters
+    raise InvalidInput("curve is neither secp256k1 nor p256")
 
 
 def _curve_of(parameters: ec.EllipticCurve) -> Curve:

@@ -57,7 +57,7 @@ class Lexicons:
 
         Raises InvalidRecord unless the NSID is known as a record's.
         """
-        return self._record(nsid)["key"]
+        return str(self._record(nsid)["key"])
 
     def check_key(self, collection: str, rkey: str) -> None:
         """Raise unless a record of the collection may have this key.

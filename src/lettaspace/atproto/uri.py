@@ -139,7 +139,8 @@ def parse_at_uri(text: str) -> SpaceRef | RecordUri | PublicUri:
     if len(parts) < 2 or parts[1] != MARKER:
         if len(parts) > 3:
             raise InvalidInput("public AT-URI: more than authority, collection and record key")
-        return PublicUri(*parts, fragment=fragment)
+        authority, collection, rkey = (*parts, None, None)[:3]
+        return PublicUri(authority or "", collection, rkey, fragment)
     if len(parts) < 4:
         raise InvalidInput("space reference: type or key of the space is missing")
     space = SpaceRef(parts[0], parts[2], parts[3])

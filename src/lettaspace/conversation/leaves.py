@@ -135,7 +135,8 @@ def fit(payload: Any, value: dict[str, Any], blobs: dict[CID, bytes]) -> dict[st
         used = set(blob_refs(root))
         for cid in [cid for cid in blobs if cid not in used]:
             del blobs[cid]
-    return root[0]
+    fitted: dict[str, Any] = root[0]
+    return fitted
 
 
 def _replace(
