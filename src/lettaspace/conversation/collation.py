@@ -3,9 +3,10 @@
 Letta Code sorts memory labels that way, and the compiled prompt must not depend on who sorted
 them. This is the collation root of CLDR 47/48 as ICU has it, without its 100 KB of weights:
 
-- exact for printable ASCII, for Latin, Greek and Cyrillic letters with and without accents,
-  for Hangul, and for Han up to U+9FFF;
-- other scripts come after those letters by code point, other signs after the known ones.
+- exact for printable ASCII, for the Latin, Greek and Cyrillic letters in use with and without
+  accents (not ŀ, ŉ, ſ), and for Hangul;
+- other scripts come after those letters by code point, Han too, which ICU sorts by radical and
+  stroke (nearly the same order); other signs come after the known ones.
 
 `git` shows Letta only ASCII names unless `core.quotePath` is off, so the first half of the
 first line is nearly always all that counts. Strings that compare as equal keep their order.
@@ -16,7 +17,7 @@ import unicodedata
 Key = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 """What decides first, second (accents) and third (capitals)."""
 
-_SIGNS = " _-,;:!?.'\"()[]{}@*/\\&#%`^+<=>|~"
+_SIGNS = " _-‐–—,;:!¡?¿.·'‘’‚\"“”„‹›«»()[]{}§¶@*/\\&#%‰†‡•`^°©®+±÷×<=>¬|¦~"
 _CURRENCY = "¤¢$£¥₩€₹₽"
 _LATIN = "abcdefghiıjklmnŋopqĸrstŧuvwxyzþ"
 _GREEK = "αβγδεζηθικλμνξοπρστυφχψω"
@@ -24,10 +25,11 @@ _CYRILLIC = "аәӕбвгғҕдђҙеєжзѕӡиійјкқҡҟҝлљмнңҥњ�
 
 # Letters that no decomposition knows: the letters they count as, and a mark.
 _STROKE = "\u0338"
+_LATE = "\u033b"  # any mark that comes after those of the list below
 _AS = {
-    "æ": "ae", "œ": "oe", "ß": "ss", "ς": "σ", "ґ": "г" + _STROKE,
-    "ø": "o" + _STROKE, "đ": "d" + _STROKE, "ð": "d" + _STROKE, "ħ": "h" + _STROKE,
-    "ł": "l" + _STROKE,
+    "æ": f"a{_LATE}e", "œ": f"o{_LATE}e", "ß": f"s{_LATE}s", "ς": "σ",
+    "ø": f"o{_STROKE}", "đ": f"d{_STROKE}", "ħ": f"h{_STROKE}", "ґ": f"г{_STROKE}",
+    "ð": f"d{_LATE}", "ł": f"l{_LATE}",
 }  # fmt: skip
 
 # The order of accents; those that are not here follow by code point.
@@ -36,7 +38,6 @@ _MARKS = [
     0x338, 0x327, 0x328, 0x304,
 ]  # fmt: skip
 _MARK = {chr(code): rank for rank, code in enumerate(_MARKS, 2)}
-_SHORT_I = ("и\u0306", "й")
 
 _UNKNOWN_SIGN = 1 << 21
 _DIGIT = 1 << 22
@@ -71,12 +72,13 @@ def collation_key(text: str) -> Key:
                     second.append(1)
                 else:
                     continue
-                third.append(2 * (lower != char) + variant)
+                third.append(3 if char == "ς" else 2 * (lower != char) + variant)
     return tuple(first), tuple(second), tuple(third)
 
 
 def _letters(char: str) -> str:
-    return unicodedata.normalize("NFKD", char).replace(*_SHORT_I)
+    # The one Cyrillic accent that makes another letter.
+    return char if char in "йЙ" else unicodedata.normalize("NFKD", char)
 
 
 def _primary(char: str) -> int:

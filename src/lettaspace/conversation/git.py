@@ -1,0 +1,206 @@
+"""Runs git to read a repository that is somebody else's, and tells its refusals apart.
+
+A repository's configuration is not to be trusted: a command that only reads can run programs
+that `.git/config` names. So git gets an environment of our own, in which hooks, the file system
+monitor, filters, transports and credential prompts are off, and nothing of our caller's `GIT_*`
+variables. The user's own configuration counts, for `safe.directory` stands there.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, cast
+
+# In the environment, because a filter's name may hold what the command line can't express.
+_SETTINGS = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": os.devnull,
+    "core.pager": "cat",
+    "diff.external": "",
+    "submodule.recurse": "false",
+}
+_HEADER = re.compile(rb"[0-9a-f]{40,64} blob ([0-9]+)\n")
+_UNREADABLE = re.compile("bad config|repository extension|repo version", re.IGNORECASE)
+
+
+class MemoryKind(StrEnum):
+    """What git answered about a memory directory."""
+
+    OK = "ok"
+    DETACHED = "detached"
+    """Readable, but HEAD names a commit and no branch."""
+    NO_DIRECTORY = "no-directory"
+    NOT_A_REPOSITORY = "not-a-repository"
+    NO_COMMITS = "no-commits"
+    FOREIGN_OWNER = "foreign-owner"
+    """Somebody else owns it, so git refuses (`safe.directory`)."""
+    BROKEN_HEAD = "broken-head"
+    """There is a repository, but what HEAD names cannot be read."""
+    GIT_MISSING = "git-missing"
+    TIMEOUT = "timeout"
+
+
+class UnusableError(Exception):
+    """git has no answer; `kind` says why, the text is one line that names the directory."""
+
+    def __init__(self, kind: MemoryKind, path: Path, what: str) -> None:
+        super().__init__(f"{path}: {what}")
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a command ended. `out` is UTF-8; other bytes are there as surrogate escapes."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Git:
+    """git in one directory; each command ends within `timeout` seconds.
+
+    Every method raises UnusableError.
+    """
+
+    def __init__(self, path: Path, timeout: float) -> None:
+        self.path = path
+        self.timeout = timeout
+
+    def run(self, *arguments: str, settings: Mapping[str, str] | None = None) -> Answer:
+        """One command to its end, with configuration of our own above the repository's."""
+        command = self._command("--no-pager", *arguments)
+        try:
+            done = subprocess.run(  # noqa: S603, the arguments are our own
+                command,
+                cwd=self.path,
+                env=self._environment(settings or {}),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=self.timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise self._late() from None
+        except OSError as error:
+            raise self._broken(error.strerror or "cannot be entered") from None
+        answer = Answer(
+            done.returncode,
+            done.stdout.decode("utf-8", "surrogateescape"),
+            done.stderr.decode("utf-8", "replace"),
+        )
+        if answer.code:
+            self._refuse(answer.err)
+        return answer
+
+    def blobs(self, names: Sequence[str], limit: int) -> Iterator[bytes | None]:
+        """The contents of objects, in order, from one process; None and the end for one that
+        cannot be read, or with which all would be more than `limit` bytes."""
+        process = subprocess.Popen(  # noqa: S603, the arguments are our own
+            self._command("cat-file", "--batch"),
+            cwd=self.path,
+            env=self._environment({}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        alarm = threading.Timer(self.timeout, process.kill)
+        alarm.daemon = True
+        alarm.start()
+        try:
+            into, out = cast(IO[bytes], process.stdin), cast(IO[bytes], process.stdout)
+            for name in names:
+                data = _blob(into, out, name, limit)
+                if data is None and alarm.finished.is_set():
+                    raise self._late()
+                yield data
+                if data is None:
+                    return
+                limit -= len(data)
+        finally:
+            alarm.cancel()
+            process.kill()
+            process.communicate()
+
+    def filters_off(self) -> dict[str, str]:
+        """Settings that disarm every filter: comparing a file with the index would run it."""
+        found = self.run("config", "--null", "--name-only", "--get-regexp", r"^filter\..*\.")
+        drivers = {name.rpartition(".")[0] for name in found.out.split("\0") if name}
+        return {
+            f"{driver}.{key}": value
+            for driver in drivers
+            for key, value in (("clean", ""), ("process", ""), ("required", "false"))
+        }
+
+    def _command(self, *arguments: str) -> list[str]:
+        if not os.path.isdir(self.path):  # noqa: PTH112, which does not raise
+            raise UnusableError(MemoryKind.NO_DIRECTORY, self.path, "no such directory")
+        program = shutil.which("git")
+        if program is None:
+            raise UnusableError(MemoryKind.GIT_MISSING, self.path, "git is not installed")
+        return [program, *arguments]
+
+    def _environment(self, settings: Mapping[str, str]) -> dict[str, str]:
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("GIT_", "LC_")) and name not in ("LANG", "LANGUAGE")
+        }
+        every = {**_SETTINGS, **settings}
+        environment |= {
+            "LC_ALL": "C",
+            "GIT_OPTIONAL_LOCKS": "0",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_ALLOW_PROTOCOL": "none",
+            # Without it a plain directory inside another repository would answer as that one.
+            "GIT_CEILING_DIRECTORIES": str(self.path.parent),
+            "GIT_CONFIG_COUNT": str(len(every)),
+        }
+        for number, (name, value) in enumerate(every.items()):
+            environment[f"GIT_CONFIG_KEY_{number}"] = name
+            environment[f"GIT_CONFIG_VALUE_{number}"] = value
+        return environment
+
+    def _refuse(self, said: str) -> None:
+        """Raises if git refuses the repository as such."""
+        if "dubious ownership" in said or "owned by someone else" in said:
+            foreign = "somebody else owns it, so git does not read it (see git's safe.directory)"
+            raise UnusableError(MemoryKind.FOREIGN_OWNER, self.path, foreign)
+        if "not a git repository" in said:
+            # git says the same where there is a .git whose HEAD is no HEAD.
+            git = self.path / ".git"
+            if os.path.isdir(git / "objects") or os.path.isfile(git):  # noqa: PTH112, PTH113
+                raise self._broken("there is a .git, but git finds no usable HEAD in it")
+            raise UnusableError(MemoryKind.NOT_A_REPOSITORY, self.path, "not a git repository")
+        if _UNREADABLE.search(said):
+            raise self._broken("git cannot read the repository's configuration")
+
+    def _broken(self, what: str) -> UnusableError:
+        return UnusableError(MemoryKind.BROKEN_HEAD, self.path, what)
+
+    def _late(self) -> UnusableError:
+        late = f"git did not answer in {self.timeout:g} seconds"
+        return UnusableError(MemoryKind.TIMEOUT, self.path, late)
+
+
+def _blob(into: IO[bytes], out: IO[bytes], name: str, limit: int) -> bytes | None:
+    """Asks `cat-file --batch` for one object: only when it is read is the next one asked for,
+    so that neither side ever waits for the other."""
+    try:
+        into.write(name.encode() + b"\n")
+        into.flush()
+    except OSError:
+        return None
+    header = _HEADER.fullmatch(out.readline(256))
+    if header is None or int(header[1]) > limit:
+        return None
+    size = int(header[1])
+    data = out.read(size + 1)
+    return data[:size] if len(data) == size + 1 else None
