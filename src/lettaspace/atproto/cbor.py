@@ -13,8 +13,8 @@ from typing import Any, TypeAlias, cast
 
 from cbrrr import CbrrrDecodeError, decode_dag_cbor, encode_dag_cbor
 
-from ..errors import InvalidInput, InvalidRecord
-from .cid import CID
+from lettaspace.atproto.cid import CID
+from lettaspace.errors import InvalidInput, InvalidRecord
 
 Value: TypeAlias = "bool | int | str | bytes | CID | list[Value] | dict[str, Value] | None"
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from cbrrr import decode_dag_cbor, encode_dag_cbor
 
-from ..errors import InvalidInput
-from .syntax import is_cid_string
+from lettaspace.atproto.syntax import is_cid_string
+from lettaspace.errors import InvalidInput
 
 DAG_CBOR: Final = 0x71
 RAW: Final = 0x55

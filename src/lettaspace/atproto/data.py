@@ -14,9 +14,9 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from ..errors import InvalidInput, InvalidRecord
-from .cbor import MAX_DEPTH, check, step
-from .cid import CID, RAW
+from lettaspace.atproto.cbor import MAX_DEPTH, check, step
+from lettaspace.atproto.cid import CID, RAW
+from lettaspace.errors import InvalidInput, InvalidRecord
 
 _BLOB_KEYS = {"$type", "ref", "mimeType", "size"}
 

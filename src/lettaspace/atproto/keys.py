@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from ..errors import InvalidInput
+from lettaspace.errors import InvalidInput
 
 Curve: TypeAlias = Literal["secp256k1", "p256"]
 

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InvalidInput, InvalidRecord
-from .lexicondoc import VALUELESS
-from .lexicondoc import check_lexicon as check_lexicon
-from .syntax import is_nsid, is_record_key, is_tid
-from .validate import Check, Mismatch, Schema, compile_schema, full_reference
+from lettaspace.atproto.lexicondoc import VALUELESS
+from lettaspace.atproto.lexicondoc import check_lexicon as check_lexicon
+from lettaspace.atproto.syntax import is_nsid, is_record_key, is_tid
+from lettaspace.atproto.validate import Check, Mismatch, Schema, compile_schema, full_reference
+from lettaspace.errors import InvalidInput, InvalidRecord
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

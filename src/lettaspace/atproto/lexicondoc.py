@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from ..errors import InvalidRecord
-from .cbor import step
-from .syntax import is_language, is_nsid, is_record_key
-from .validate import FORMATS
+from lettaspace.atproto.cbor import step
+from lettaspace.atproto.syntax import is_language, is_nsid, is_record_key
+from lettaspace.atproto.validate import FORMATS
+from lettaspace.errors import InvalidRecord
 
 VALUELESS = frozenset(
     ("query", "procedure", "subscription", "space", "permission-set", "params", "token")

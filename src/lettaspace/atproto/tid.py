@@ -9,8 +9,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from ..errors import InvalidInput
-from .syntax import is_tid
+from lettaspace.atproto.syntax import is_tid
+from lettaspace.errors import InvalidInput
 
 ALPHABET = "234567abcdefghijklmnopqrstuvwxyz"
 

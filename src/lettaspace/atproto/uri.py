@@ -14,8 +14,7 @@ Nothing is normalised: the protocol compares these as strings. Sources: AT-URI s
 import re
 from dataclasses import dataclass
 
-from ..errors import InvalidInput
-from .syntax import (
+from lettaspace.atproto.syntax import (
     DID,
     HANDLE,
     MAX_URI,
@@ -26,6 +25,7 @@ from .syntax import (
     is_nsid,
     is_record_key,
 )
+from lettaspace.errors import InvalidInput
 
 MARKER = "space"
 

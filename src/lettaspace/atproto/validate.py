@@ -8,9 +8,9 @@ Source: Lexicon spec, its types and string formats.
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeAlias
 
-from . import graphemes, syntax, uri
-from .cbor import step
-from .cid import CID, RAW
+from lettaspace.atproto import graphemes, syntax, uri
+from lettaspace.atproto.cbor import step
+from lettaspace.atproto.cid import CID, RAW
 
 Schema: TypeAlias = dict[str, Any]
 Check: TypeAlias = Callable[[Any], None]
@@ -188,7 +188,7 @@ def _string(schema: Schema) -> Check:
             # Surrogates are for the encoder to refuse; here they only must not stop the count.
             size = len(value) if value.isascii() else len(value.encode("utf-8", "surrogatepass"))
             _check_size(size, least, most, "bytes of UTF-8")
-        if counted and (fewest > 0 or greatest is None or len(value) > greatest):
+        if counted:
             _check_size(graphemes.count(value), fewest, greatest, "graphemes")
         if allowed is not None and value not in allowed:
             raise Mismatch("is not one of the values allowed here")
