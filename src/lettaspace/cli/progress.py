@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
 Step = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and how much there is."""
@@ -19,12 +19,12 @@ def steps() -> Iterator[Step]:
         yield lambda _what, _done, _total: None
         return
     with _bars() as bars:
-        tasks: dict[str, int] = {}
+        tasks: dict[str, TaskID] = {}
 
         def step(what: str, done: int, total: int) -> None:
             if what not in tasks:
-                tasks[what] = bars.add_task(what)
-            bars.update(tasks[what], completed=done, total=total)  # type: ignore[arg-type]
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done, total=total)
 
         yield step
 

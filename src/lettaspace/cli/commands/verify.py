@@ -16,18 +16,15 @@ def command(app: App) -> int:
 
     One line a problem; exit code 1 if there is any.
     """
-    problems = 0
     with app.open() as space, steps() as progress:
-        found = space.verify(progress)
-        if app.json:
-            listed = [problem.as_json() for problem in found]
-            app.out.json_list(listed)
-            return int(bool(listed))
-        for problem in found:
-            problems += 1
+        # Printed when the progress is gone: on a terminal they would overwrite each other.
+        problems = list(space.verify(progress))
+    if app.json:
+        app.out.json_list(problem.as_json() for problem in problems)
+    elif problems:
+        for problem in problems:
             app.out.line(inert(str(problem)))
-    if problems:
-        app.out.line(f"{problems} problem(s).")
-        return 1
-    app.out.line("Everything is as it should be.")
-    return 0
+        app.out.line(f"{len(problems)} problem(s).")
+    else:
+        app.out.line("Everything is as it should be.")
+    return int(bool(problems))
