@@ -24,6 +24,7 @@ from lettaspace.conversation import overview, reading
 from lettaspace.conversation.handle import Conversation
 from lettaspace.conversation.index import MessageIndex, find_conversation_id
 from lettaspace.conversation.message import Message
+from lettaspace.conversation.origins import Origins
 from lettaspace.conversation.records import (
     AGENT,
     COMPILED_PROMPT,
@@ -33,6 +34,7 @@ from lettaspace.conversation.records import (
     default_space,
 )
 from lettaspace.conversation.search import SearchIndex, blob_reader, snippet
+from lettaspace.conversation.usage import UsageReport, count_usage
 from lettaspace.conversation.verify import (
     conversation_problems,
     projection_problems,
@@ -60,6 +62,8 @@ class Hit:
     """The conversation's URI."""
     message: Message
     snippet: str
+    copy_of: str | None = None
+    """In a fork: the URI of the message of its source that this is the copy of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,8 @@ class Found:
     hits: list[Hit]
     total: int
     unreadable: int
+    distinct: int
+    """`total` without the copies in forks."""
 
 
 class Space:
@@ -250,13 +256,26 @@ class Space:
     def search(self, query: str, *, thinking: bool = False, limit: int = 50) -> Found:
         """Messages that hold `query` as a substring, letter case aside, newest first."""
         hits: list[Hit] = []
-        total = 0
+        total = copies = 0
         with self.database.read() as connection:
+            origins = Origins(connection, self.repo.id, self.address)
             for record in self.index.matches(connection, query, thinking=thinking):
                 total += 1
+                original = origins.of(record)
+                copies += original is not None
                 if len(hits) < limit:
-                    hits.append(self._hit(connection, record, query))
-            return Found(hits, total, self.index.unreadable(connection))
+                    hits.append(self._hit(connection, record, query, original))
+            return Found(hits, total, self.index.unreadable(connection), total - copies)
+
+    def usage(self, *, conversation: str | None = None, agent: str | None = None) -> UsageReport:
+        """Tokens and cost of all conversations, of one (its URI), or of an agent's (its URI or
+        key), each provider response counted once."""
+        if agent is not None:
+            agent = self._agent_uri(agent)
+        with self.database.read() as connection:
+            return count_usage(
+                connection, self.repo.get_blob, conversation=conversation, agent=agent
+            )
 
     def verify(self, progress: Progress = lambda _what, _done, _total: None) -> Iterator[Problem]:
         """Everything that is not as it should be: records, set hash, oplog, blobs, projections,
@@ -268,10 +287,11 @@ class Space:
             yield from conversation_problems(connection, blob_reader(connection), progress)
         yield from trigram_problems(self.database)
 
-    def _hit(self, connection: Connection, record: int, query: str) -> Hit:
+    def _hit(self, connection: Connection, record: int, query: str, original: str | None) -> Hit:
         message = reading.message(connection, record, self.repo.get_blob)
         conversation = str(message.value["conversation"])
-        return Hit(conversation, message, snippet(message.value, query, self.repo.get_blob) or "")
+        text = snippet(message.value, query, self.repo.get_blob) or ""
+        return Hit(conversation, message, text, original)
 
     @contextmanager
     def _view(self) -> Iterator[tuple[Connection, View]]:
