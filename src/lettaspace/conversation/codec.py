@@ -11,11 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..atproto.cid import CID
-from ..errors import Damaged, InvalidInput
-from .jsontext import JSON_ESCAPE, Number, loads, plain_value, source_text, well_formed
-from .jsontext import MAX_DEPTH as MAX_TEXT_DEPTH
-from .leaves import (
+from lettaspace.atproto.cid import CID
+from lettaspace.conversation.jsontext import (
+    JSON_ESCAPE,
+    Number,
+    loads,
+    plain_value,
+    source_text,
+    well_formed,
+)
+from lettaspace.conversation.jsontext import MAX_DEPTH as MAX_TEXT_DEPTH
+from lettaspace.conversation.leaves import (
     BLOB_BASE64,
     BLOB_JSON,
     BLOB_TEXT,
@@ -27,7 +33,8 @@ from .leaves import (
     leaf_bound,
     open_leaf,
 )
-from .shapes import FREE, Known, ListOf, Shape
+from lettaspace.conversation.shapes import FREE, Known, ListOf, Shape
+from lettaspace.errors import Damaged, InvalidInput
 
 MAX_DEPTH = 64
 """Lists and objects of a value inside one another, the payload's root counted as 1. What

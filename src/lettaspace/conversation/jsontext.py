@@ -23,7 +23,7 @@ from json.encoder import encode_basestring as _quote_plain
 from json.encoder import encode_basestring_ascii as _quote_ascii
 from typing import Any, Self
 
-from ..errors import InvalidInput
+from lettaspace.errors import InvalidInput
 
 MAX_DEPTH = 512
 """Lists and objects inside one another, the outermost counted as 1. Half of CPython's

@@ -18,11 +18,11 @@ from base64 import b64decode
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..atproto.cid import CID
-from ..atproto.data import blob_refs
-from ..errors import Damaged, InvalidInput
-from .jsontext import JSON_ESCAPE, source_text
-from .seal import chunk_count, open_sealed, seal
+from lettaspace.atproto.cid import CID
+from lettaspace.atproto.data import blob_refs
+from lettaspace.conversation.jsontext import JSON_ESCAPE, source_text
+from lettaspace.conversation.seal import chunk_count, open_sealed, seal
+from lettaspace.errors import Damaged, InvalidInput
 
 DEFS = "xyz.quasigod.lab.letta.defs"
 BLOB_TEXT = f"{DEFS}#blobText"

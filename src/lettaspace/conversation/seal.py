@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 from blake3 import blake3
 
-from ..atproto.cid import CID
-from ..errors import Damaged
+from lettaspace.atproto.cid import CID
+from lettaspace.errors import Damaged
 
 CONTEXT = "xyz.quasigod.lab.letta 2026-09 sealed leaf v1"
 """BLAKE3 context string. Part of the format: another string, other keys."""
