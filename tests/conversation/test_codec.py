@@ -151,6 +151,9 @@ KNOWN = [
     ("metadata",),
     ("metadata", "compaction"),
     ("metadata", "compaction", "stats"),
+    ("metadata", "provider"),
+    ("metadata", "provider", "usage"),
+    ("metadata", "provider", "usage", "cost"),
     ("usage",),
     ("usage", "cost"),
 ]
