@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import bindparam, select
 
-from lettaspace.conversation.formats import names
 from lettaspace.conversation.index import conversation_id
 from lettaspace.conversation.message import Message
 from lettaspace.conversation.ordering import rising, window_places
-from lettaspace.conversation.pairing import answers, calls
+from lettaspace.conversation.pairing import Ledger
 from lettaspace.conversation.reading import UNKNOWN_FORMAT
 from lettaspace.conversation.records import COMPACTED, MESSAGE
 from lettaspace.conversation.writing import (
@@ -71,19 +70,10 @@ def boundary(messages: Sequence[Message], asked: int) -> Boundary:
 
     A call that has no result yet is in flight: it stays, and what follows it.
     """
-    spans: list[tuple[int, int]] = []
-    open_calls: dict[str, int] = {}
-    last: dict[str, int] = {}
-    for at, message in enumerate(messages):
-        for call in calls(message):
-            open_calls[call.id] = at
-        answered = answers(message)
-        if answered is not None:
-            for call_id in open_calls:
-                if set(names(answered)) & set(names(call_id)):
-                    last[call_id] = at
-    for call_id, at in open_calls.items():
-        spans.append((at, last.get(call_id, len(messages))))
+    spans = [
+        (each.at, each.results[-1] if each.results else len(messages))
+        for each in Ledger(messages).calls
+    ]
     count = max(0, min(asked, len(messages)))
     while True:
         parted = [at for at, until in spans if at < count <= until]
@@ -123,6 +113,8 @@ class Compact:
     def __call__(self, view: View) -> Sequence[Write]:
         number = conversation_id(view.connection, self._conversation)
         if self._key is not None and (known := appended(view.connection, number, self._key)):
+            if "compactedMessageIds" not in _value(view, known):
+                raise Conflict(f"key {self._key!r} was used to append a message")
             self.rkey = known
             return []
         places = window_places(view.connection, number)
@@ -152,16 +144,16 @@ class Compact:
         if self._key is not None:
             remember(view.connection, number, self._key, self.rkey, self._summary)
         covered = {message.rkey for message in self._covered}
-        kept = [place for place in places if place.rkey not in covered]
+        # What stands before all that is covered, in a format unknown here, may stay there.
+        first = next(at for at, place in enumerate(places) if place.rkey in covered)
+        kept = [place for place in places[first:] if place.rkey not in covered]
         if len(summaries) + len(covered) + len(kept) > MAX_WRITES:
             return summaries
         marks = [
             Update(MESSAGE, rkey, {**value, "status": COMPACTED, "updatedAt": self._at})
             for rkey, value in stored.items()
         ]
-        tail = [
-            _moved(view, place.rkey, top + number, self._at) for number, place in enumerate(kept, 1)
-        ]
+        tail = [_moved(view, place.rkey, seq, self._at) for seq, place in enumerate(kept, top + 1)]
         return [*summaries, *marks, *tail]
 
     def _check(self, view: View, window: set[str]) -> dict[str, Value]:

@@ -30,7 +30,8 @@ class Cut:
 def cut(window: Sequence[Message], transcript: Iterator[Message], rkey: str | None) -> Cut:
     """The messages up to a message: of the window if it stands there, else the originals.
 
-    `rkey` None: the end of the window. Raises NotFound.
+    The window is all that is active, those included that a model is not given. `rkey` None:
+    its end. Raises NotFound.
     """
     if rkey is None:
         if not window:

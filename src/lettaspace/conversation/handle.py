@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lettaspace.atproto.cid import CID
-from lettaspace.conversation import compaction, forking, settling, writing
+from lettaspace.conversation import compaction, forking, reading, settling, writing
 from lettaspace.conversation.compaction import Choose, Compact, Summarize
 from lettaspace.conversation.forking import Copy
-from lettaspace.conversation.index import conversation_id
 from lettaspace.conversation.local_message import summary_payload
 from lettaspace.conversation.message import Message
 from lettaspace.conversation.pairing import unanswered
@@ -26,9 +25,7 @@ from lettaspace.conversation.reading import Window
 from lettaspace.conversation.records import LOCAL_MESSAGE, MESSAGE
 from lettaspace.conversation.settling import Settle, placeholder_for
 from lettaspace.conversation.writing import Append, Data, Rewrite
-from lettaspace.errors import NotFound
-from lettaspace.space.view import View
-from lettaspace.space.writes import Write
+from lettaspace.errors import Conflict, InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from lettaspace.conversation.overview import ConversationInfo
@@ -97,21 +94,19 @@ class Conversation:
         `created_at` is a datetime; now unless given. Raises InvalidInput or InvalidRecord.
         """
         encoded = writing.encode(payload, role=role, name=format, version=version)
-        at = created_at or self.space.now()
-        append = Append(
-            self.uri, self.agent, encoded, key=key, created_at=at, clock=self.space.repo.clock
+        now = self.space.now()
+        plan = Append(
+            self.uri,
+            self.agent,
+            encoded,
+            key=key,
+            created_at=created_at or now,
+            updated_at=now,
+            clock=self.space.repo.clock,
+            late=placeholder_for,
         )
-
-        def plan(view: View) -> list[Write]:
-            number = conversation_id(view.connection, self.uri)
-            late = placeholder_for(view, number, encoded)
-            if late is None:
-                return list(append(view))
-            append.rkey = late
-            return list(Rewrite(late, encoded, expected=None, updated_at=self.space.now())(view))
-
         self.space.repo.transact(plan, blobs=encoded.blobs)
-        return self.message(append.rkey)
+        return self.message(plan.rkey)
 
     def rewrite(
         self,
@@ -155,7 +150,7 @@ class Conversation:
         )
         while not plan.done:
             self.space.repo.transact(plan)
-        return [self.message(rkey) for rkey in plan.rkeys]
+        return sorted(map(self.message, plan.rkeys), key=lambda message: message.seq)
 
     def compact(
         self, summarize: Summarize, choose: Choose = len, *, key: str | None = None
@@ -169,13 +164,11 @@ class Conversation:
         message was compacted or rewritten meanwhile; what was appended meanwhile is kept.
         With a `key`, compacting again under it is the same compaction.
         """
+        if key is not None and (known := self.space.appended(self.uri, key)) is not None:
+            return self._compacted(known, key)
         messages = self.space.active(self.uri)
         cut = compaction.boundary(messages, choose(messages))
         covered = compaction.covered_by(messages, cut.count)
-        if key is not None and (known := self.space.appended(self.uri, key)) is not None:
-            summary = self.message(known)
-            count = len(summary.compacted_message_ids or ())
-            return Compaction(summary, count, count, count)
         if not covered:
             return None
         made = summarize(covered)
@@ -183,10 +176,22 @@ class Conversation:
         if isinstance(made, str):
             made = summary_payload(made, len(messages), len(messages) - len(covered) + 1, at)
         encoded = writing.encode(made, role=None, name=LOCAL_MESSAGE, version=1)
+        if encoded.role != "user":
+            # Any other would be a call or a result that providers expect to be paired.
+            raise InvalidInput("a summary is a text or the payload of a user message")
         plan = Compact(self.space.repo, self.uri, self.agent, covered, encoded, at, key)
         self.space.repo.transact(plan, blobs=encoded.blobs)
         self.repair()
         return Compaction(self.message(plan.rkey), len(covered), cut.asked, cut.count)
+
+    def _compacted(self, rkey: str, key: str) -> Compaction:
+        """The compaction that was done under a key, finished if it was cut off."""
+        summary = self.message(rkey)
+        listed = summary.compacted_message_ids
+        if listed is None:
+            raise Conflict(f"key {key!r} was used to append a message")
+        self.repair()
+        return Compaction(self.message(rkey), len(listed), len(listed), len(listed))
 
     def repair(self) -> int:
         """Finishes what interrupted compactions left undone; returns how many messages it
@@ -199,7 +204,14 @@ class Conversation:
 
         Raises NotFound.
         """
-        cut = forking.cut(self.window().messages, self.transcript(), at)
+        with self.space.database.read() as connection:
+            # One snapshot: what the window lost meanwhile must not be taken for an original.
+            open_blob = self.space.repo.get_blob
+            cut = forking.cut(
+                reading.active(connection, self.uri, open_blob),
+                reading.transcript(connection, self.uri, open_blob),
+                at,
+            )
         source = self.space.repo.get(*self._record())
         if source is None:
             raise NotFound(f"{self.uri} has no record to fork from")

@@ -98,7 +98,8 @@ class MessageIndex:
     collections = frozenset({MESSAGE})
 
     def clear(self, connection: Connection) -> None:
-        for table in (message_index, message_covers, message_conversations):
+        # Conversations keep their numbers: the keys of appends are kept by them.
+        for table in (message_index, message_covers):
             connection.execute(delete(table))
 
     def apply(self, connection: Connection, changes: Sequence[Change]) -> None:

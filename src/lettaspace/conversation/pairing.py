@@ -1,7 +1,7 @@
 """Tool calls and their results."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from lettaspace.conversation import formats
 from lettaspace.conversation.formats import Call, names
@@ -43,15 +43,44 @@ class Pairs:
         return message
 
 
+@dataclass(slots=True)
+class Paired:
+    """A tool call among messages, and where the results stand that answer it."""
+
+    at: int
+    message: Message
+    call: Call
+    results: list[int] = field(default_factory=list[int])
+
+
+class Ledger:
+    """The tool calls in a list of messages, each with its results.
+
+    Ids come again with models that number the calls of every turn: a result answers the
+    nearest call of its name that has none yet.
+    """
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self.calls: list[Paired] = []
+        self._named: dict[str, list[Paired]] = {}
+        for at, message in enumerate(messages):
+            for call in {call.id: call for call in calls(message)}.values():
+                paired = Paired(at, message, call)
+                self.calls.append(paired)
+                for name in names(call.id):
+                    self._named.setdefault(name, []).append(paired)
+            answered = answers(message)
+            if answered is not None and (paired_with := self.called(answered)) is not None:
+                paired_with.results.append(at)
+
+    def called(self, answered: str) -> Paired | None:
+        """The call that a result behind these messages answers, by the id it carries."""
+        for name in names(answered):
+            if found := self._named.get(name):
+                return next((each for each in reversed(found) if not each.results), found[-1])
+        return None
+
+
 def unanswered(messages: Iterable[Message]) -> list[tuple[Message, Call]]:
     """The calls among messages that no later one of them answers, each with its message."""
-    waiting: dict[str, tuple[Message, Call]] = {}
-    for message in messages:
-        for call in calls(message):
-            waiting[call.id] = (message, call)
-        answered = answers(message)
-        if answered is not None:
-            wanted = set(names(answered))
-            for call_id in [each for each in waiting if wanted.intersection(names(each))]:
-                del waiting[call_id]
-    return list(waiting.values())
+    return [(each.message, each.call) for each in Ledger(messages).calls if not each.results]

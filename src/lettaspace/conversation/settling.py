@@ -14,7 +14,7 @@ from lettaspace.conversation.formats import Call, names
 from lettaspace.conversation.index import conversation_id
 from lettaspace.conversation.message import Message
 from lettaspace.conversation.ordering import UNPLACED, Place, rising, window_places
-from lettaspace.conversation.pairing import answers, calls, unanswered
+from lettaspace.conversation.pairing import Ledger, answers, calls, unanswered
 from lettaspace.conversation.records import MESSAGE
 from lettaspace.conversation.search import blob_reader
 from lettaspace.conversation.writing import Payload, encode, fresh_rkey
@@ -36,8 +36,8 @@ INTERRUPTED = (
 class Settle:
     """A plan that settles calls of a window: all that have no result, or those named.
 
-    Where more messages must move than fit one batch, it moves some and is to be run again,
-    until `done`.
+    Where more must be written than fits one batch, it writes a part, and is to be run again
+    until `done`. What stands last is written first, so each part leaves a right window.
     """
 
     def __init__(
@@ -62,37 +62,33 @@ class Settle:
     def __call__(self, view: View) -> Sequence[Write]:
         connection = view.connection
         messages = reading.active(connection, self._conversation, blob_reader(connection))
-        open_calls = self._chosen(messages)
-        self.rkeys = []
-        if not open_calls:
-            self.done = True
-            return []
         number = conversation_id(connection, self._conversation)
         places = window_places(connection, number)
-        created: dict[str, Payload] = {}
-        owners: list[Message] = []
-        for message, call in open_calls:
+        results: dict[str, tuple[Message, Call]] = {}
+        for message, call in self._chosen(messages):
             rkey = fresh_rkey(view, self._repo.clock)
-            created[rkey] = self._placeholder(message, call)
+            results[rkey] = (message, call)
             places.insert(_behind(messages, places, message.rkey), Place(rkey, UNPLACED))
-            if message not in owners:
-                owners.append(message)
-        moves = rising(connection, number, places)
-        needed = len(moves) + len(owners)
-        if needed > MAX_WRITES:
-            # What stands behind moves first, from the end; the results take the room left.
-            first_new = next(at for at, (rkey, _) in enumerate(moves) if rkey in created)
-            return [self._move(view, *move) for move in moves[: min(MAX_WRITES, first_new)]]
-        self.done = True
-        self.rkeys = list(created)
+        moves = rising(connection, number, places) if results else []
+        created: dict[str, int] = {}
+        # A new seq, or None: a calling message is rewritten with its result, where it stands
+        # or where it goes.
+        updated: dict[str, int | None] = {}
+        for rkey, seq in moves:
+            touched = results[rkey][0].rkey if rkey in results else rkey
+            if len(created) + (rkey in results) + len(updated.keys() | {touched}) > MAX_WRITES:
+                break
+            if rkey in results:
+                created[rkey] = seq
+                updated.setdefault(touched, None)
+            else:
+                updated[rkey] = seq
+        else:
+            self.done = True
+        self.rkeys += created
         return [
-            *(
-                self._create(rkey, created[rkey], seq)
-                if rkey in created
-                else self._move(view, rkey, seq)
-                for rkey, seq in moves
-            ),
-            *(self._touch(view, message.rkey, moves) for message in owners),
+            *(self._create(rkey, *results[rkey], seq) for rkey, seq in created.items()),
+            *(self._update(view, rkey, seq) for rkey, seq in updated.items()),
         ]
 
     def _chosen(self, messages: Sequence[Message]) -> list[tuple[Message, Call]]:
@@ -112,7 +108,8 @@ class Settle:
         data = known.placeholder(call, self._text, self._at)
         return encode(data, role="toolResult", name=known.name, version=known.version)
 
-    def _create(self, rkey: str, payload: Payload, seq: int) -> Create:
+    def _create(self, rkey: str, message: Message, call: Call, seq: int) -> Create:
+        payload = self._placeholder(message, call)
         value: Value = {
             "conversation": self._conversation,
             "agent": self._agent,
@@ -123,14 +120,11 @@ class Settle:
         }
         return Create(MESSAGE, rkey, value)
 
-    def _move(self, view: View, rkey: str, seq: int) -> Update:
-        return Update(MESSAGE, rkey, {**_value(view, rkey), "seq": seq, "updatedAt": self._at})
-
-    def _touch(self, view: View, rkey: str, moves: Sequence[tuple[str, int]]) -> Update:
-        # A calling message may itself stand behind another call that is being settled.
+    def _update(self, view: View, rkey: str, seq: int | None) -> Update:
         value = _value(view, rkey)
-        seq = dict(moves).get(rkey, value["seq"])
-        return Update(MESSAGE, rkey, {**value, "seq": seq, "updatedAt": self._at})
+        if seq is not None:
+            value["seq"] = seq
+        return Update(MESSAGE, rkey, {**value, "updatedAt": self._at})
 
 
 def _behind(messages: Sequence[Message], places: Sequence[Place], rkey: str) -> int:
@@ -156,12 +150,12 @@ _settled = Statement(
     lambda: (
         select(_index.rkey)
         .where(_index.conversation == bindparam("id"), _index.settles == bindparam("call"))
-        .limit(1)
+        .order_by(_index.seq.desc())
     )
 )
 
 
-def placeholder_for(view: View, conversation: int, payload: Payload) -> str | None:
+def placeholder_for(view: View, number: int, payload: Payload) -> str | None:
     """The rkey of the placeholder that a late tool result replaces."""
     known = formats.find(payload.message["format"], payload.message["version"])
     data = payload.message["data"]
@@ -170,5 +164,20 @@ def placeholder_for(view: View, conversation: int, payload: Payload) -> str | No
     call = known.answers(data)
     if call is None:
         return None
-    found = _settled.one(view.connection, id=conversation, call=names(call)[-1])
-    return found[0] if found else None
+    rows = _settled.all(view.connection, id=number, call=names(call)[-1])
+    found: list[str] = [rkey for (rkey,) in rows]
+    if not found:
+        return None
+    conversation = _value(view, found[0])["conversation"]
+    messages = reading.active(view.connection, conversation, blob_reader(view.connection))
+    called = Ledger(messages).called(call)
+    if called is not None and not called.results:
+        return None  # the id came again, and this is the result of the new call
+    # Calls may share the first half of their ids; the whole id decides, then who came last.
+    return next((rkey for rkey in found if _answered(view, rkey) == call), found[0])
+
+
+def _answered(view: View, rkey: str) -> str | None:
+    value = _value(view, rkey)
+    known = formats.of(value)
+    return known.answers(value["message"]["data"]) if known else None

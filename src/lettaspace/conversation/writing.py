@@ -4,7 +4,7 @@ Everything that depends on what is stored, the seq above all, is decided inside 
 own transaction.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -100,6 +100,10 @@ def remember(
     )
 
 
+Late = Callable[[View, int, Payload], "str | None"]
+"""Finds, in a conversation, the message whose place a payload takes instead of a new one."""
+
+
 class Append:
     """A plan that appends one message; `rkey` tells afterwards which it is."""
 
@@ -111,7 +115,9 @@ class Append:
         *,
         key: str | None,
         created_at: str,
+        updated_at: str,
         clock: TidClock,
+        late: Late,
     ) -> None:
         self.rkey = ""
         self._conversation = conversation
@@ -119,11 +125,14 @@ class Append:
         self._payload = payload
         self._key = key
         self._created_at = created_at
+        self._updated_at = updated_at
         self._clock = clock
+        self._late = late
 
     def __call__(self, view: View) -> Sequence[Write]:
         connection = view.connection
         number = conversation_id(connection, self._conversation)
+        # The key first: what was written under it may stand in a placeholder's place already.
         if self._key is not None:
             found = _find_key.one(connection, id=number, name=self._key)
             if found is not None:
@@ -131,9 +140,13 @@ class Append:
                     raise Conflict(f"key {self._key!r} was used to append another message")
                 self.rkey = found[0]
                 return []
-        self.rkey = fresh_rkey(view, self._clock)
+        late = self._late(view, number, self._payload)
+        self.rkey = late or fresh_rkey(view, self._clock)
         if self._key is not None:
             remember(connection, number, self._key, self.rkey, self._payload)
+        if late is not None:
+            rewrite = Rewrite(late, self._payload, expected=None, updated_at=self._updated_at)
+            return rewrite(view)
         value: Value = {
             "conversation": self._conversation,
             "agent": self._agent,
