@@ -134,6 +134,7 @@ def compile_prompt(
             raise InvalidRecord(f"the template of {agent} holds half a character")
         core = core_memory(reader, snapshot, talk, at, message_count or 0)
         value: Value = {
+            "$type": COMPILED_PROMPT,
             "agent": agent,
             "conversation": uri,
             "content": render_prompt(raw, core),
@@ -194,7 +195,7 @@ def prompt_state(
     committed in `memory`. Writes nothing and compiles nothing.
 
     Memory that cannot be read makes the status unknown. Raises NotFound for a conversation
-    that is not there, and what `MemoryDirectory.work_tree` raises.
+    that is not there.
     """
     rkey, _ = _names(space, conversation)
     with space.repo.snapshot() as reader:
@@ -208,7 +209,12 @@ def prompt_state(
                 raw = None
     answer = memory.state() if memory is not None else None
     readable = answer is not None and answer.revision is not None
-    tree = memory.work_tree() if memory is not None and readable else WorkTree((), ())
+    tree, harm = WorkTree((), ()), ""
+    if memory is not None and readable:
+        try:
+            tree = memory.work_tree()
+        except LettaspaceError as error:
+            harm = str(error)
     if prompt is None:
         return PromptState(
             PromptStatus.MISSING,
@@ -221,6 +227,7 @@ def prompt_state(
     # Letta's own way of putting `$$` into a template is no update.
     literal = core in content or (raw is not None and letta_prompt(raw, core) == content)
     moved, differs, committed, reason = _memory_moved(space, rkey, prompt, memory, answer)
+    reason = reason or harm
     if changed is None:
         reason = "the agent has no template to compare with"
     return PromptState(
