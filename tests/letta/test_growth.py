@@ -37,3 +37,4 @@ def test_growth(open_space: OpenSpace, store: Store, seed: int) -> None:
     assert records(grown) == records(whole)
     assert grown.repo.set_hash().state == whole.repo.set_hash().state
     assert import_directory(grown, store.path).written == 0
+    assert list(grown.verify()) == []

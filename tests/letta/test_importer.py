@@ -170,6 +170,7 @@ def test_o05_result_without_a_call(space: Space, store: Store) -> None:
     assert report.messages.new == 3
     assert [m.flags for m in transcript(space)] == [(), ("orphan-result",), ()]
     assert texts(space.window(only(space)).messages) == ["hi", "ok"]
+    assert [problem.kind for problem in space.verify()] == ["orphan-result"]
 
 
 def test_o13_large_content_among_normal_messages(space: Space, store: Store) -> None:
