@@ -4,7 +4,8 @@ import pytest
 
 from lettaspace.conversation.codec import encode
 from lettaspace.conversation.records import CONVERSATION_STATE, NO_AGENT, envelope
-from lettaspace.errors import Ambiguous, InvalidInput, NotFound
+from lettaspace.conversation.space import Space
+from lettaspace.errors import Ambiguous, InvalidInput, NotFound, StoreUnavailable
 from lettaspace.space.writes import Create
 from tests.conversation.talk import TIME, Talk
 
@@ -123,3 +124,16 @@ def test_state_of_an_unknown_format_names_nothing(space, talk):
     }
     space.repo.apply_writes([Create(CONVERSATION_STATE, talk.rkey, value)])
     assert space.conversation_info(talk.rkey).letta == {}
+
+
+def test_a_store_whose_key_is_missing_is_not_taken_for_an_empty_one(space, talk):
+    key_file = space.home / "identity.json"
+    kept = key_file.read_bytes()
+    key_file.unlink()
+    with pytest.raises(StoreUnavailable, match=r"identity\.json is missing"):
+        Space.open(space.home)
+    assert not key_file.exists()
+    key_file.write_bytes(kept)
+    key_file.chmod(0o600)
+    with Space.open(space.home) as again:
+        assert [each.rkey for each in again.conversations()] == [talk.rkey]

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lettaspace.space import schema
 from lettaspace.space.sethash import SetHash, element
 
 VECTORS = json.loads((Path(__file__).parents[1] / "data/vectors/lthash.json").read_text())
@@ -48,6 +49,7 @@ def test_a_state_of_another_size_is_refused(case):
 def test_the_empty_set():
     assert SetHash().digest().hex() == EMPTY
     assert SetHash().is_empty
+    assert SetHash().state == schema.EMPTY_SET_HASH
 
 
 def test_an_element_is_collection_rkey_and_cid():

@@ -41,7 +41,7 @@ from lettaspace.conversation.verify import (
     trigram_problems,
 )
 from lettaspace.conversation.writing import appended
-from lettaspace.errors import NotFound
+from lettaspace.errors import NotFound, StoreUnavailable
 from lettaspace.space import schema
 from lettaspace.space.database import Database
 from lettaspace.space.identity import Identity
@@ -105,7 +105,11 @@ class Space:
         home = Path(home)
         database = Database.open(home / STORE_FILE, create=create)
         try:
-            return cls(home, Identity.open(home / IDENTITY_FILE), database)
+            key_file = home / IDENTITY_FILE
+            if not key_file.exists() and database.authors():
+                # A fresh key would show an empty space beside the one that is there.
+                raise StoreUnavailable(f"{key_file} is missing; put the one of this store back")
+            return cls(home, Identity.open(key_file), database)
         except BaseException:
             database.close()
             raise

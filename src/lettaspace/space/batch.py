@@ -1,6 +1,6 @@
 """One atomic batch of writes, worked out in memory and then stored."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,13 +21,11 @@ from lettaspace.space.writes import (
     MAX_WRITES,
     Create,
     Delete,
+    Validate,
     Value,
     Write,
     Written,
 )
-
-Validate = Callable[[str, str, Value], None]
-"""Raises InvalidRecord unless (collection, rkey, value) may be stored."""
 
 _records = schema.records.c
 _id = _records.id == bindparam("key")

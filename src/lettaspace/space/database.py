@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, select
 from sqlalchemy.exc import DBAPIError
 
 from lettaspace.errors import StoreUnavailable
@@ -79,6 +79,11 @@ class Database:
             connection = connection.execution_options(**{_WRITE: True})
             with connection.begin():
                 yield connection
+
+    def authors(self) -> list[str]:
+        """Whose repos are in this store."""
+        with self.read() as connection:
+            return list(connection.execute(select(schema.repos.c.author).distinct()).scalars())
 
     def backup(self, target: Path) -> None:
         """Copies the store, including what is not checkpointed yet, while others use it."""

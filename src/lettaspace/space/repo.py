@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, bindparam, select, update
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
@@ -10,13 +11,14 @@ from lettaspace.atproto import tid
 from lettaspace.atproto.cid import CID
 from lettaspace.atproto.tid import TidClock
 from lettaspace.space import schema
-from lettaspace.space.batch import Batch, Validate
 from lettaspace.space.database import Database
 from lettaspace.space.projection import Projection
-from lettaspace.space.sethash import SetHash
 from lettaspace.space.statement import Statement
 from lettaspace.space.view import View
-from lettaspace.space.writes import Op, Record, Write, Written
+from lettaspace.space.writes import Op, Record, Validate, Write, Written
+
+if TYPE_CHECKING:
+    from lettaspace.space.sethash import SetHash
 
 _PAGE = 500
 
@@ -67,7 +69,7 @@ class EmbeddedRepo:
         with self.database.write() as connection:
             connection.execute(
                 sqlite_insert(schema.repos)
-                .values(space=self.space, author=self.author, set_hash=SetHash().state)
+                .values(space=self.space, author=self.author, set_hash=schema.EMPTY_SET_HASH)
                 .on_conflict_do_nothing()
             )
             return int(connection.execute(key).scalar_one())
@@ -118,7 +120,10 @@ class EmbeddedRepo:
         with self.database.read() as connection:
             return _head(connection, self._id)[0]
 
-    def set_hash(self) -> SetHash:
+    def set_hash(self) -> "SetHash":
+        """The set hash of the newest state."""
+        from lettaspace.space.sethash import SetHash
+
         with self.database.read() as connection:
             return SetHash(_head(connection, self._id)[1])
 
@@ -142,6 +147,10 @@ class EmbeddedRepo:
     def transact(
         self, plan: Callable[[View], Sequence[Write]], *, blobs: Mapping[CID, bytes] | None = None
     ) -> list[Written]:
+        # Only what writes needs numpy, which takes longer to import than most reads to run.
+        from lettaspace.space.batch import Batch
+        from lettaspace.space.sethash import SetHash
+
         with self.database.write() as connection:
             view = View(connection, self._id)
             writes = plan(view)

@@ -23,6 +23,9 @@ from sqlalchemy import (
 REVISION = "0001"
 """The newest migration. A store that says otherwise is migrated, or refused when newer."""
 
+EMPTY_SET_HASH = bytes(2048)
+"""The state of `sethash.SetHash` for a repo that was never written to."""
+
 metadata = MetaData()
 
 # SQLite only counts rows up by itself in a column that is exactly INTEGER.

@@ -14,9 +14,8 @@ from lettaspace.atproto.cid import CID
 from lettaspace.atproto.data import blob_refs
 from lettaspace.errors import InvalidInput, InvalidRecord
 from lettaspace.space import schema
-from lettaspace.space.batch import Validate
-from lettaspace.space.sethash import SetHash, element
 from lettaspace.space.statement import Statement
+from lettaspace.space.writes import Validate
 
 Progress = Callable[[str, int, int], None]
 """Told what is being checked, how much of it is done, and how much there is."""
@@ -52,7 +51,9 @@ class Problem:
 def repo_problems(
     connection: Connection, repo: int, validate: Validate, progress: Progress
 ) -> Iterator[Problem]:
-    """What is wrong with a repo's records, set hash, oplog and blobs."""
+    """What is wrong with a repo's records, set hash and oplog."""
+    from lettaspace.space.sethash import SetHash, element  # numpy: not for every command
+
     head = connection.execute(select(schema.repos).where(schema.repos.c.id == repo)).one()
     of_repo = select(func.count()).where(_records.repo == repo)
     total = connection.execute(of_repo).scalar_one()

@@ -8,6 +8,9 @@ from lettaspace.atproto.cid import CID
 
 Value = dict[str, Any]
 
+Validate = Callable[[str, str, Value], None]
+"""Raises InvalidRecord unless (collection, rkey, value) may be stored."""
+
 MAX_WRITES = 200
 """The most writes in one batch (protocol, section 10)."""
 
