@@ -31,7 +31,7 @@ _BLANK = b" \t\r\n\v\f"
 _decode = JSONDecoder().decode
 
 
-class BadRow(Exception):  # noqa: N818 - a row, not a fault of the program
+class BadRow(Exception):
     """A row that cannot be taken over: the kind of damage, and the reason in words."""
 
     def __init__(self, kind: str, reason: str) -> None:

@@ -115,7 +115,7 @@ class Scan:
         return identify(row, message, self.created_at)[0]
 
 
-class Changed(Exception):  # noqa: N818 - it is the file's doing
+class Changed(Exception):
     """The file is not what it was in the first pass."""
 
 
