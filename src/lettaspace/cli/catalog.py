@@ -11,6 +11,7 @@ COMMANDS = {
     "search": "Find text in every message, compacted ones too.",
     "status": "Say where the space is, what it holds, what is not in it yet.",
     "verify": "Check everything stored; exit 1 if anything is wrong.",
+    "repair": "Finish compactions that were interrupted.",
 }
 """Each is the module of that name in `lettaspace.cli.commands`."""
 
