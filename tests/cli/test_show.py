@@ -278,7 +278,6 @@ def test_a_damaged_payload_does_not_hide_the_others(cli: Cli, home: Path, tmp_pa
     assert {"kind", "where", "detail"} == cli("verify", "--json").json[0].keys()
 
 
-@pytest.mark.xfail(reason="reading stops where a sealed list of tool calls is lost", strict=False)
 def test_a_damaged_list_of_parts_does_not_hide_the_others(
     cli: Cli, home: Path, tmp_path: Path
 ) -> None:

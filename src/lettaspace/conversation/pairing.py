@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from lettaspace.conversation import formats
 from lettaspace.conversation.formats import Call, names
 from lettaspace.conversation.message import Message
+from lettaspace.errors import Damaged, InvalidInput, NotFound
 
 ORPHAN = "orphan-result"
 
@@ -15,7 +16,10 @@ def calls(message: Message) -> list[Call]:
     known = formats.of(message.value)
     if known is None or message.role != "assistant":
         return []
-    return known.calls(message.data, message.open_blob)
+    try:
+        return known.calls(message.data, message.open_blob)
+    except (Damaged, InvalidInput, NotFound):
+        return []  # a lost leaf hides this message's calls, not the messages around it
 
 
 def answers(message: Message) -> str | None:
