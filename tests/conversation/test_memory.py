@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import os
 import shutil
 import stat
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from lettaspace.conversation import git as git_module
+from lettaspace.conversation import memory as memory_module
 from lettaspace.conversation.memory import (
     MemoryDirectory,
     MemoryKind,
@@ -431,3 +433,7 @@ def test_nothing_is_written(path: Path) -> None:
 def test_a_path_that_cannot_be_kept_inside_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="may not hold"):
         MemoryDirectory(tmp_path / f"a{os.pathsep}b" / "memory")
+
+
+def test_examples_in_the_module() -> None:
+    assert doctest.testmod(memory_module) == doctest.TestResults(0, 2)
