@@ -234,7 +234,7 @@ def test_constructors_write_only_what_was_given():
         "new": 1,
     }
     thought = AssistantMessage([Thinking("hm", signature="s"), Text("a"), Text("b")])
-    assert thought.plain_text == "a\nb"
+    assert (thought.role, thought.plain_text) == ("assistant", "a\nb")
     assert thought == AssistantMessage((Thinking("hm", signature="s"), Text("a"), Text("b")))
 
 

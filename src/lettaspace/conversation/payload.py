@@ -212,6 +212,10 @@ class _Message(Model):
         object.__setattr__(self, "content", tuple(self.content))
 
     @property
+    def role(self) -> str:
+        return self.CONSTANT[1] if self.CONSTANT else ""
+
+    @property
     def plain_text(self) -> str:
         """The text parts, joined by line breaks."""
         return "\n".join(part.text for part in self.content if isinstance(part, Text))
