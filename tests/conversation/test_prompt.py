@@ -542,3 +542,18 @@ def test_lettas_own_dollars_are_no_update(letta_lab: Lab, space: Space) -> None:
     ours = compile_prompt(space, uri, memory=memory).value
     assert ours["coreMemory"] == written["coreMemory"]
     assert ours["coreMemory"] in ours["content"]
+
+
+def test_a_conversation_compiles_checks_and_updates_its_own_prompt(
+    talk: Talk, memory: MemoryDirectory, path: Path
+) -> None:
+    handle = talk.space.conversation(talk.rkey)
+    assert handle.prompt() is None
+    assert handle.prompt_state(memory).status is PromptStatus.MISSING
+    made = handle.compile_prompt(memory)
+    assert handle.prompt() == made
+    assert handle.prompt_state(memory).status is PromptStatus.FRESH
+    commit(path, {"MEMORY.md": b"other", "facts.md": b"The user likes teal."})
+    assert handle.prompt_state(memory).status is PromptStatus.MEMORY_CHANGED
+    assert "teal" in handle.update_memory(memory).text
+    assert handle.prompt_state(memory).updated

@@ -28,8 +28,11 @@ from lettaspace.conversation.writing import Append, Data, Rewrite
 from lettaspace.errors import Conflict, InvalidInput, NotFound
 
 if TYPE_CHECKING:
+    from lettaspace.conversation.memory import MemoryDirectory
     from lettaspace.conversation.overview import ConversationInfo
+    from lettaspace.conversation.prompt import MemoryUpdate, PromptState
     from lettaspace.conversation.space import Space
+    from lettaspace.space.writes import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +230,35 @@ class Conversation:
         fork.settle()
         self.space.complete(fork.rkey)
         return fork
+
+    def prompt(self) -> "Record | None":
+        """The compiled prompt, as stored."""
+        return self.space.prompt(self.rkey)
+
+    def compile_prompt(
+        self, memory: "MemoryDirectory | None", *, template: str | None = None
+    ) -> "Record":
+        """Compiles the prompt from the agent's template (or the one given) and what is
+        committed in `memory`, and stores it in place of the one before. Raises as
+        `prompt.compile_prompt`; then the old prompt stays."""
+        from lettaspace.conversation import prompt
+
+        return prompt.compile_prompt(self.space, self.uri, memory=memory, template=template)
+
+    def update_memory(self, memory: "MemoryDirectory") -> "MemoryUpdate":
+        """Takes over memory's commit in the middle of the conversation; the update holds the
+        text to give the model."""
+        from lettaspace.conversation import prompt
+
+        return prompt.update_memory(self.space, self.uri, memory)
+
+    def prompt_state(
+        self, memory: "MemoryDirectory | None" = None, *, template: str | None = None
+    ) -> "PromptState":
+        """Whether the stored prompt is still that of its template and memory."""
+        from lettaspace.conversation import prompt
+
+        return prompt.prompt_state(self.space, self.uri, memory=memory, template=template)
 
     def _record(self) -> tuple[str, str]:
         from lettaspace.conversation.records import CONVERSATION
