@@ -1,10 +1,12 @@
 """Payload models: nothing of what Letta writes gets lost, and what is no message is refused."""
 
 import base64
+import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import func, select
 
 from lettaspace.conversation import jsontext
 from lettaspace.conversation.payload import (
@@ -24,6 +26,7 @@ from lettaspace.conversation.payload import (
     parse_message,
 )
 from lettaspace.errors import Conflict, InvalidInput
+from lettaspace.space import schema
 from tests.conversation import jsongen
 from tests.lab.lab import SCENARIOS
 from tests.lab.store import conversation_dir, conversation_keys
@@ -180,6 +183,35 @@ def test_o42_every_step_of_a_turn_is_a_message_of_its_role(space, talk_of):
 @pytest.fixture
 def talk_of(space):
     return space.create_conversation(space.create_agent("Otter"))
+
+
+def test_o15_an_image_is_stored_once_however_often_it_is_shown(space, talk_of):
+    def stored():
+        with space.database.read() as connection:
+            return sum(
+                connection.execute(select(func.sum(func.length(column)))).scalar() or 0
+                for column in (schema.records.c.value, schema.blobs.c.data)
+            )
+
+    small = random.Random(15).randbytes(300_000)
+    large = random.Random(16).randbytes(9_000_000)
+    shown = [small, small, small, large]
+    talk_of.append(UserMessage.text("show me"))
+    for number, content in enumerate(shown):
+        call = ToolCall(f"c{number}", "look")
+        talk_of.append(AssistantMessage([call]))
+        talk_of.append(ToolResult.of(call, [Image.of(content, "image/png")]))
+    before = stored()
+    assert before < len(small) + len(large) + 20_000
+    for _ in range(2):
+        talk_of.compact(lambda covered: f"{len(covered)} messages", lambda _window: 4)
+        assert stored() - before < 5_000
+        before = stored()
+    results = [each for each in talk_of.transcript() if each.role == "toolResult"]
+    assert [parse_message(each.payload()).content[0].content() for each in results] == shown
+    # A window may do without the bytes: what is stored tells what they are.
+    leaf = results[3].payload(images=False)["content"][0]["data"]
+    assert (leaf["size"], leaf["mimeType"]) == (9_000_000, "image/png")
 
 
 def test_models_are_appended_and_rewritten(talk_of):

@@ -182,3 +182,19 @@ def test_compacting_with_a_plan(space):
     talk.compact(lambda covered: f"all {len(covered)}", everything)
     assert [each.role for each in talk.window().messages] == ["user", "assistant"]
     assert talk.pending() == ["open"]
+
+
+@pytest.mark.parametrize("keep", [2, 3])
+def test_o11_a_parallel_batch_stays_together(space, keep):
+    talk = space.create_conversation(space.create_agent("Otter"))
+    first, second = ToolCall("c1", "ls"), ToolCall("c2", "ls")
+    talk.append(UserMessage.text("go"))
+    talk.append(AssistantMessage([first, second]))
+    talk.append(ToolResult.of(first, "one"))
+    talk.append(ToolResult.of(second, "two"))
+    talk.append(AssistantMessage.text("done"))
+    done = talk.compact(lambda covered: f"{len(covered)}", lambda window: len(window) - keep)
+    assert (done.asked, done.boundary, done.covered) == (5 - keep, 1, 1)
+    roles = ["user", "assistant", "toolResult", "toolResult", "assistant"]
+    assert [each.role for each in talk.window().messages] == roles
+    assert talk.window().left_out == []
