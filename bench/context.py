@@ -19,6 +19,7 @@ class Context:
     def __init__(self, work: Path, *, quick: bool) -> None:
         self.work = work
         self.quick = quick
+        self._large_import: Outcome | None = None
 
     def size(self, full: int) -> int:
         return full // _QUICK if self.quick else full
@@ -36,18 +37,20 @@ class Context:
         """The same, a tenth of it."""
         return write_mixture(self.work / "small", self.size(10_000))
 
-    @cached_property
+    @property
     def large_import(self) -> Outcome:
-        """An import of `large` in a process of its own; its space stays at `large_home`."""
-        return self.import_large()
+        """The newest import of `large`; its space is at `large_home`."""
+        return self._large_import or self.import_large()
 
     @property
     def large_home(self) -> Path:
         return self.work / "large-home"
 
     def import_large(self) -> Outcome:
+        """Imports `large` into an empty space, in a process of its own."""
         shutil.rmtree(self.large_home, ignore_errors=True)
-        return in_child("import", self.large.path, self.large_home)
+        self._large_import = in_child("import", self.large.path, self.large_home)
+        return self._large_import
 
     @cached_property
     def long(self) -> tuple[Written, Path]:

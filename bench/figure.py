@@ -131,4 +131,6 @@ def _divided(cpu: float, base: float) -> float | None:
 
 
 def _short(value: float) -> str:
+    if value < 0.01:
+        return "<0.01"
     return f"{value:.2f}" if value < 100 else f"{value:.0f}"

@@ -15,7 +15,7 @@ MEMORY_GOAL = Goal(1.25)
 
 def large(context: Context) -> list[Figure]:
     """The import of 100,000 messages against `json.loads` of every row."""
-    directory, rounds = context.large, context.rounds(3)
+    directory, rounds = context.large, 2
     ours, bare = interleaved(
         rounds,
         _cost(context.import_large),

