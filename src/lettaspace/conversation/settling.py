@@ -68,7 +68,7 @@ class Settle:
         for message, call in self._chosen(messages):
             rkey = fresh_rkey(view, self._repo.clock)
             results[rkey] = (message, call)
-            places.insert(_behind(messages, places, message.rkey), Place(rkey, UNPLACED))
+            places.insert(_behind(messages, places, message, call), Place(rkey, UNPLACED))
         moves = rising(connection, number, places) if results else []
         created: dict[str, int] = {}
         # A new seq, or None: a calling message is rewritten with its result, where it stands
@@ -127,16 +127,27 @@ class Settle:
         return Update(MESSAGE, rkey, {**value, "updatedAt": self._at})
 
 
-def _behind(messages: Sequence[Message], places: Sequence[Place], rkey: str) -> int:
-    """Directly after a call's message and the results that follow it."""
+def _behind(
+    messages: Sequence[Message], places: Sequence[Place], owner: Message, call: Call
+) -> int:
+    """Directly after a call's message and the results that follow it, but before those that
+    settle later calls of that message: an earlier batch has written them, and left room."""
     by_rkey = {message.rkey: message for message in messages}
-    at = next(at for at, place in enumerate(places) if place.rkey == rkey) + 1
+    ids = [each.id for each in calls(owner)]
+    later = ids[ids.index(call.id) + 1 :]
+    at = next(at for at, place in enumerate(places) if place.rkey == owner.rkey) + 1
     while at < len(places):
-        place = places[at]
-        if place.seq != UNPLACED and answers(by_rkey[place.rkey]) is None:
-            break
+        if places[at].seq != UNPLACED:
+            answered = answers(message := by_rkey[places[at].rkey])
+            if answered is None or (answered in later and _is_placeholder(message.value)):
+                break
         at += 1
     return at
+
+
+def _is_placeholder(value: Value) -> bool:
+    known = formats.of(value)
+    return known is not None and known.is_placeholder(value["message"]["data"])
 
 
 def _value(view: View, rkey: str) -> Value:
