@@ -7,7 +7,7 @@ from tests.conversation.talk import call
 
 @pytest.fixture
 def sound(talk, monkeypatch):
-    monkeypatch.setattr("lettaspace.conversation.search._BATCH", 4)
+    monkeypatch.setattr("lettaspace.conversation.search._BATCH", 5)
     talk.add("a", 1)
     talk.add("calls", 2, role="assistant", content=[call("c1")])
     talk.add("result", 3, role="toolResult", toolCallId="c1")
@@ -39,7 +39,8 @@ def test_a_sound_space_has_no_problem(sound, space):
         ("UPDATE message_index SET covered_by = NULL WHERE seq = 1", ["projection"]),
         ("DELETE FROM message_index WHERE seq = 5", ["projection"]),
         ("DELETE FROM message_covers WHERE ordinal = 0", ["projection"]),
-        ("UPDATE search_text SET text = 'x' WHERE pending = 1", ["search-text"]),
+        ("UPDATE search_text SET text = 'x' WHERE text = 'next'", ["search-text"]),
+        ("UPDATE search_progress SET indexed = 7", ["search-index"]),
         (
             "UPDATE search_text SET text = 'something else' WHERE text = 'a'",
             ["search-index", "search-text"],

@@ -4,6 +4,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -168,7 +169,7 @@ def test_a_full_disk_is_a_clear_error_and_loses_nothing(repo):
     repo.apply_writes([Create("com.example.note", "a", {"n": 1})])
     with repo.database.engine.connect() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
-    repo.database.engine.dispose()  # so that every connection learns the limit
+    repo.database.close()  # so that every connection learns the limit
 
     @event.listens_for(repo.database.engine, "connect")
     def limit(connection, _record):
@@ -195,3 +196,39 @@ def test_a_place_that_cannot_be_made(tmp_path):
     with pytest.raises(StoreUnavailable, match="cannot open"):
         Database.open(tmp_path / "file" / "space.db")
     assert (tmp_path / "file").read_text() == "in the way"
+
+
+def test_a_write_inside_a_write_is_a_mistake_that_is_told(repo):
+    with repo.database.write(), pytest.raises(RuntimeError, match="inside"), repo.database.write():
+        pass
+    repo.apply_writes([Create("com.example.note", "a", {"n": 1})])
+
+
+def test_threads_take_turns_at_writing(repo):
+    def write(name):
+        for number in range(20):
+            repo.apply_writes([Create("com.example.note", f"{name}{number}", {"n": number})])
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(list(repo.records("com.example.note"))) == 80
+    assert len({op.rev for op in repo.ops()}) == 80
+
+
+def test_a_transaction_that_mixes_both_ways_of_running_statements(repo):
+    with repo.database.write() as connection:
+        connection.execute(text("UPDATE repos SET rev = '3mbo6jo6e222b'"))
+    assert repo.rev() == "3mbo6jo6e222b"
+
+    def fail():
+        with repo.database.write() as connection:
+            connection.execute(text("UPDATE repos SET rev = NULL"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert repo.rev() == "3mbo6jo6e222b"
+    repo.apply_writes([Create("com.example.note", "a", {"n": 1})])

@@ -12,6 +12,7 @@ out here, when records are written, so that reading is one range of an index:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, case, delete, func, insert, select, update
@@ -65,18 +66,16 @@ _count_summaries = Statement(
 
 
 def _place_statement() -> Any:
+    # The place of each covered message by a lookup of its own: given a join to plan, SQLite
+    # would walk the whole conversation instead.
     covered = message_index.alias("covered")
-    earliest = (
+    place_of = (
         select(func.min(covered.c.place))
-        .select_from(
-            message_covers.join(
-                covered,
-                and_(
-                    covered.c.conversation == _covers.conversation,
-                    covered.c.rkey == _covers.covered,
-                ),
-            )
-        )
+        .where(covered.c.conversation == _covers.conversation, covered.c.rkey == _covers.covered)
+        .scalar_subquery()
+    )
+    earliest = (
+        select(func.min(place_of))
         .where(_covers.conversation == _index.conversation, _covers.summary == _index.rkey)
         .scalar_subquery()
     )
@@ -135,20 +134,19 @@ class _Conversation:
     def apply(self, entries: _Entries) -> None:
         released = self._drop(entries.dropped)
         _add.many(self.connection, [self._row(*entry) for entry in entries.added])
-        covers = [
-            {"conversation": self.id, "summary": change.rkey, "ordinal": ordinal, "covered": rkey}
+        lists = {
+            change.rkey: value["compactedMessageIds"]
             for change, value in entries.added
-            for ordinal, rkey in enumerate(value.get("compactedMessageIds", ()))
-            if rkey != change.rkey
-        ]
-        _add_cover.many(self.connection, covers)
-        if not (released or covers) and _any_cover.one(self.connection, id=self.id) is None:
+            if value.get("compactedMessageIds")
+        }
+        for summary, covered in lists.items():
+            self._list(summary, covered)
+        if not (released or lists) and _any_cover.one(self.connection, id=self.id) is None:
             return
-        touched = released | {cover["covered"] for cover in covers}
-        touched.update(change.rkey for change, _ in entries.dropped + entries.added)
-        summaries = {cover["summary"] for cover in covers}
-        for rkey in touched:
-            summaries |= self._mark(rkey, rkey in released)
+        touched = {change.rkey for change, _ in entries.dropped + entries.added}
+        summaries = set(lists)
+        for rkey in chain(touched.difference(released), released, *lists.values()):
+            summaries.update(self._mark(rkey, rkey in released))
         self._place(summaries)
 
     def _row(self, change: Change, value: Value) -> dict[str, Any]:
@@ -168,6 +166,16 @@ class _Conversation:
             "updated_at": value.get("updatedAt"),
         }
 
+    def _list(self, summary: str, covered: Sequence[str]) -> None:
+        _add_cover.many(
+            self.connection,
+            (
+                {"conversation": self.id, "summary": summary, "ordinal": at, "covered": rkey}
+                for at, rkey in enumerate(covered)
+                if rkey != summary
+            ),
+        )
+
     def _drop(self, entries: Sequence[tuple[Change, Value]]) -> set[str]:
         """Removes rows; returns what summaries among them had covered."""
         released: set[str] = set()
@@ -179,7 +187,7 @@ class _Conversation:
                 _drop_covers.run(self.connection, id=self.id, key=change.rkey)
         return released
 
-    def _mark(self, rkey: str, released: bool) -> set[str]:
+    def _mark(self, rkey: str, released: bool) -> list[str]:
         """Notes which summary covers a message; returns all that list it. If more than one
         does, the smallest TID counts."""
         summaries = [row[0] for row in _summaries_of.all(self.connection, id=self.id, key=rkey)]
@@ -191,7 +199,7 @@ class _Conversation:
                 summary=summaries[0] if summaries else None,
                 covered=int(bool(summaries)),
             )
-        return set(summaries)
+        return summaries
 
     def _place(self, summaries: set[str]) -> None:
         """Works out where summaries stand, then those that cover them, upwards."""

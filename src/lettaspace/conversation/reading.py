@@ -21,6 +21,7 @@ from lettaspace.space.schema import (
     records,
     repos,
 )
+from lettaspace.space.writes import Value
 
 UNKNOWN_FORMAT = "unknown-format"
 
@@ -78,13 +79,13 @@ def transcript(connection: Connection, conversation: str, open_blob: OpenBlob) -
         yield pairs.flag(message)
     # Lists that go in a circle have no outer end. Whoever wrote them, nothing is hidden.
     inner = (
-        select(_index.record)
+        select(_index.record, _index.rkey)
         .where(_index.conversation == _known(conversation), _index.covered_by.is_not(None))
         .order_by(_index.place, _index.rkey, _index.record)
     )
-    for record in connection.execute(inner).scalars():
+    for record, rkey in connection.execute(inner):
         if record not in seen:
-            row = connection.execute(_columns().where(_index.record == record)).one()
+            row = _row(connection, conversation, rkey, record)
             yield pairs.flag(_message(row, open_blob))
 
 
@@ -98,8 +99,21 @@ def one(connection: Connection, conversation: str, rkey: str, open_blob: OpenBlo
 
 
 def message(connection: Connection, record: int, open_blob: OpenBlob) -> Message:
-    """One indexed message by its row in `records`."""
-    return _message(connection.execute(_columns().where(_index.record == record)).one(), open_blob)
+    """One indexed message by its row in `records`.
+
+    The index is kept by conversation and TID, which the record itself tells.
+    """
+    stored = connection.execute(
+        select(records.c.rkey, records.c.value).where(records.c.id == record)
+    ).one()
+    conversation = str(_decoded(stored.value, stored.rkey)["conversation"])
+    return _message(_row(connection, conversation, stored.rkey, record), open_blob)
+
+
+def _row(connection: Connection, conversation: str, rkey: str, record: int) -> Row[Any]:
+    return connection.execute(
+        _messages(conversation).where(_index.rkey == rkey, _index.record == record)
+    ).one()
 
 
 def _expanded(
@@ -176,10 +190,7 @@ def _known(conversation: str) -> ScalarSelect[Any]:
 
 def _message(row: Row[Any], open_blob: OpenBlob) -> Message:
     uri = f"{row.space}/{row.author}/{MESSAGE}/{row.rkey}"
-    try:
-        value = cbor.decode(row.value)
-    except InvalidInput as error:
-        raise Damaged(f"{uri}: {error}") from error
+    value = _decoded(row.value, uri)
     known = formats.of(value) is not None
     return Message(
         rkey=row.rkey,
@@ -191,3 +202,11 @@ def _message(row: Row[Any], open_blob: OpenBlob) -> Message:
         _open_blob=open_blob,
         flags=() if known else (UNKNOWN_FORMAT,),
     )
+
+
+def _decoded(data: bytes, name: str) -> Value:
+    try:
+        value: Value = cbor.decode(data)
+    except InvalidInput as error:
+        raise Damaged(f"{name}: {error}") from error
+    return value

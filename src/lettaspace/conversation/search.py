@@ -24,26 +24,37 @@ from lettaspace.space.writes import Value
 _MAX_TRIGRAMS = 24
 """Enough to narrow a long query down; each costs a look into the index."""
 
-_BATCH = 256
+_BATCH = 1024
 """Texts that wait before the index takes them. One by one it would rewrite itself at each
 message; together they cost a tenth. What waits is scanned, so a search misses nothing."""
 
 _texts = schema.search_text
 _trigrams = schema.search_trigrams
-
-_waiting = _texts.c.pending == 1
+_progress = schema.search_progress
+_unreadable = schema.search_unreadable
 
 _add = Statement(lambda: insert(_texts))
-_get = Statement(lambda: select(_texts).where(_texts.c.record == bindparam("key")))
-_drop = Statement(lambda: delete(_texts).where(_texts.c.record == bindparam("key")))
-_count_waiting = Statement(lambda: select(func.count()).select_from(_texts).where(_waiting))
-_all_waiting = Statement(
-    lambda: select(_texts.c.record, _texts.c.text, _texts.c.thinking).where(_waiting)
+_get = Statement(
+    lambda: select(_texts.c.text, _texts.c.thinking).where(_texts.c.record == bindparam("key"))
 )
-_done_waiting = Statement(lambda: update(_texts).where(_waiting).values(pending=0))
+_drop = Statement(lambda: delete(_texts).where(_texts.c.record == bindparam("key")))
+_add_unreadable = Statement(lambda: insert(_unreadable))
+_drop_unreadable = Statement(
+    lambda: delete(_unreadable).where(_unreadable.c.record == bindparam("key"))
+)
+_indexed = Statement(lambda: select(_progress.c.indexed))
+_set_indexed = Statement(lambda: update(_progress).values(indexed=bindparam("last")))
 _index = Statement(
     lambda: insert(_trigrams).values(
         rowid=bindparam("record"), text=bindparam("text"), thinking=bindparam("thinking")
+    )
+)
+_index_range = Statement(
+    lambda: insert(_trigrams).from_select(
+        ["rowid", "text", "thinking"],
+        select(_texts.c.record, _texts.c.text, _texts.c.thinking).where(
+            _texts.c.record > bindparam("first"), _texts.c.record <= bindparam("last")
+        ),
     )
 )
 _unindex = Statement(
@@ -82,43 +93,50 @@ class SearchIndex:
     collections = frozenset({MESSAGE})
 
     def clear(self, connection: Connection) -> None:
-        connection.execute(delete(_texts))
+        for table in (_texts, _unreadable):
+            connection.execute(delete(table))
+        connection.execute(update(_progress).values(indexed=0))
         connection.execute(insert(_trigrams).values(search_trigrams="rebuild"))
 
     def apply(self, connection: Connection, changes: Sequence[Change]) -> None:
         rows = []
+        unreadable = []
+        done = _indexed.only(connection)[0]
         for change in changes:
             if change.old is not None:
                 if change.new is not None and change.old["message"] == change.new["message"]:
                     continue  # a mark or a new seq: by far the most frequent update
-                self._remove(connection, change.record)
-            if change.new is not None and (found := indexed(connection, change.new)) is not None:
+                self._remove(connection, change.record, done)
+            if change.new is None:
+                continue
+            found = indexed(connection, change.new)
+            if found is None:
+                unreadable.append({"record": change.record})
+            else:
                 rows.append(
                     {"record": change.record, "text": found.text, "thinking": found.thinking}
                 )
-        if not rows:
-            return
-        wait = len(rows) + _count_waiting.only(connection)[0] < _BATCH
-        if not wait:
-            for record, spoken, thought in _all_waiting.all(connection):
-                _index.run(connection, record=record, text=spoken, thinking=thought)
-            _done_waiting.run(connection)
-            _index.many(connection, rows)
-        _add.many(connection, [{**row, "pending": int(wait)} for row in rows])
+        _add_unreadable.many(connection, unreadable)
+        _add.many(connection, rows)
+        _index.many(connection, (row for row in rows if row["record"] <= done))
+        last = max((change.record for change in changes), default=0)
+        if last - done >= _BATCH:
+            _index_range.run(connection, first=done, last=last)
+            _set_indexed.run(connection, last=last)
 
-    def _remove(self, connection: Connection, record: int) -> None:
+    def _remove(self, connection: Connection, record: int, done: int) -> None:
         row = _get.one(connection, key=record)
-        if row is not None:
-            _, spoken, thought, pending = row
-            if not pending:
-                _unindex.run(connection, record=record, text=spoken, thinking=thought)
-            _drop.run(connection, key=record)
+        if row is None:
+            _drop_unreadable.run(connection, key=record)
+            return
+        if record <= done:
+            _unindex.run(connection, record=record, text=row[0], thinking=row[1])
+        _drop.run(connection, key=record)
 
     def unreadable(self, connection: Connection) -> int:
         """How many messages are not in the index because their text could not be read."""
-        messages = select(func.count()).select_from(schema.message_index).scalar_subquery()
-        rows = select(func.count()).select_from(_texts).scalar_subquery()
-        return int(connection.execute(select(messages - rows)).scalar_one())
+        count = select(func.count()).select_from(_unreadable)
+        return int(connection.execute(count).scalar_one())
 
     def matches(
         self, connection: Connection, query: str, *, thinking: bool = False
@@ -137,10 +155,11 @@ class SearchIndex:
             .order_by(schema.records.c.rkey.desc(), schema.records.c.id.desc())
         )
         if len(wanted) >= 3:
+            done = select(_progress.c.indexed).scalar_subquery()
             candidates = (
                 select(_trigrams.c.rowid)
                 .where(text("search_trigrams MATCH :trigrams"))
-                .union_all(select(_texts.c.record).where(_waiting))
+                .union_all(select(_texts.c.record).where(_texts.c.record > done))
             )
             statement = statement.where(_texts.c.record.in_(candidates)).params(
                 trigrams=_match(wanted)

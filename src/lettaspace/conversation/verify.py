@@ -7,7 +7,7 @@ which a database looks up before its own, and then compared.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, MetaData, Table, func, select, text
+from sqlalchemy import Connection, MetaData, Table, and_, func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from lettaspace.conversation.formats import OpenBlob
@@ -126,9 +126,8 @@ def _differences(connection: Connection, table: Table) -> Iterator[Problem]:
 
 def _text_problems(connection: Connection, progress: Progress) -> Iterator[Problem]:
     records, texts = schema.records, schema.search_text
-    stray = select(texts.c.record).where(
-        texts.c.record.not_in(select(records.c.id).where(records.c.collection == MESSAGE))
-    )
+    is_message = and_(records.c.id == texts.c.record, records.c.collection == MESSAGE)
+    stray = select(texts.c.record).outerjoin(records, is_message).where(records.c.id.is_(None))
     for record in connection.execute(stray).scalars():
         yield Problem("search-text", f"search text {record}", "it belongs to no message")
     total = connection.execute(

@@ -7,6 +7,7 @@ waits for the write lock up to `LOCK_SECONDS`, readers never wait and see one sn
 
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,8 +22,6 @@ from lettaspace.space import schema
 
 LOCK_SECONDS = 30.0
 
-_WRITE = "lettaspace_write"
-
 
 class Database:
     """An open store. Use `Database.open`; close it when done, or use it in `with`."""
@@ -30,6 +29,8 @@ class Database:
     def __init__(self, engine: Engine, path: Path) -> None:
         self.engine = engine
         self.path = path
+        self._writing = threading.RLock()
+        self._writer: Connection | None = None
 
     @classmethod
     def open(cls, path: Path, *, create: bool = True) -> "Database":
@@ -58,6 +59,10 @@ class Database:
         return database
 
     def close(self) -> None:
+        with self._writing:
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
         self.engine.dispose()
 
     def __enter__(self) -> "Database":
@@ -74,11 +79,31 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A write transaction, the only one on this file while it lasts."""
-        with _clear_errors(self.path), self.engine.connect() as connection:
-            connection = connection.execution_options(**{_WRITE: True})
-            with connection.begin():
+        """A write transaction, the only one on this file while it lasts.
+
+        Threads take turns on one connection that stays open: taking one from the pool and
+        giving it back costs as much as all else that a small write does.
+        """
+        with self._writing, _clear_errors(self.path):
+            if self._writer is None:
+                self._writer = self.engine.connect()
+            connection = self._writer
+            raw = cast(sqlite3.Connection, connection.connection.driver_connection)
+            if raw.in_transaction:
+                raise RuntimeError("a write transaction inside another one")
+            # IMMEDIATE: a writer that first reads must not find at its first write that
+            # another one came between.
+            raw.execute("BEGIN IMMEDIATE")
+            try:
                 yield connection
+                raw.commit()
+            except BaseException:
+                raw.rollback()
+                raise
+            finally:
+                # What SQLAlchemy has run itself it takes for a transaction of its own.
+                if connection.in_transaction():
+                    connection.rollback()
 
     def authors(self) -> list[str]:
         """Whose repos are in this store."""
@@ -159,10 +184,10 @@ def _set_pragmas(connection: sqlite3.Connection, _record: Any) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    writing = connection.get_execution_options().get(_WRITE)
-    # IMMEDIATE: a writer that first reads must not find at its first write that another one
-    # came between.
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
+    # SQLAlchemy's own beginning: for reading, or inside the transaction that `write` began.
+    raw = cast(sqlite3.Connection, connection.connection.driver_connection)
+    if not raw.in_transaction:
+        raw.execute("BEGIN")
 
 
 _MAGIC = b"SQLite format 3\0"

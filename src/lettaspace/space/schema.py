@@ -156,20 +156,32 @@ append_keys = Table(
     Column("content", LargeBinary, nullable=False),
 )
 
-# The texts that search compares, case folded. `pending`: not in the trigram index yet.
+# The texts that search compares, case folded.
 search_text = Table(
     "search_text",
     metadata,
     Column("record", _Id, primary_key=True),
     Column("text", Text, nullable=False),
     Column("thinking", Text, nullable=False),
-    Column("pending", Integer, nullable=False),
-    Index("search_text_pending", "record", sqlite_where=text("pending = 1")),
 )
 
-# An index of the texts that no longer wait, in SQLite's own dialect (FTS5, its content the
-# view `search_indexed`): the migration makes both, so they stand outside `metadata`. The
-# column of the table's own name takes commands.
+# Messages whose text could not be read.
+search_unreadable = Table(
+    "search_unreadable",
+    metadata,
+    Column("record", _Id, primary_key=True),
+)
+
+# One row: up to which record the trigram index has the texts. Later ones are scanned.
+search_progress = Table(
+    "search_progress",
+    metadata,
+    Column("indexed", _Id, primary_key=True),
+)
+
+# The trigram index, in SQLite's own dialect (FTS5). Its content is the view `search_indexed`,
+# the texts up to `search_progress`. The migration makes both, so they stand outside
+# `metadata`. The column of the table's own name takes commands.
 search_trigrams = Table(
     "search_trigrams",
     MetaData(),

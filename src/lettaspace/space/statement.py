@@ -6,7 +6,7 @@ use for a database's dialect, and from then on goes straight to the driver, insi
 transaction of the connection it is given.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from sqlalchemy import Connection
@@ -43,13 +43,11 @@ class Statement:
     def run(self, connection: Connection, /, **values: Any) -> None:
         self._run(connection, values)
 
-    def many(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    def many(self, connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Runs it once for each of the rows, which may be a stream."""
         sql, order = self._for(connection)
-        cursor = connection.connection.cursor()
-        if len(rows) == 1:
-            cursor.execute(sql, order(rows[0]))
-        elif rows:
-            cursor.executemany(sql, [order(row) for row in rows])
+        stream: Any = map(order, rows)
+        connection.connection.cursor().executemany(sql, stream)
 
     def _run(self, connection: Connection, values: Mapping[str, Any]) -> Any:
         sql, order = self._for(connection)

@@ -121,14 +121,13 @@ def upgrade() -> None:
         Column("record", _Id, primary_key=True),
         Column("text", Text, nullable=False),
         Column("thinking", Text, nullable=False),
-        Column("pending", Integer, nullable=False),
     )
-    op.create_index(
-        "search_text_pending", "search_text", ["record"], sqlite_where=text("pending = 1")
-    )
+    op.create_table("search_unreadable", Column("record", _Id, primary_key=True))
+    op.create_table("search_progress", Column("indexed", _Id, primary_key=True))
+    op.execute("INSERT INTO search_progress (indexed) VALUES (0)")
     op.execute(
-        "CREATE VIEW search_indexed AS "
-        "SELECT record, text, thinking FROM search_text WHERE pending = 0"
+        "CREATE VIEW search_indexed AS SELECT record, text, thinking FROM search_text "
+        "WHERE record <= (SELECT indexed FROM search_progress)"
     )
     op.execute(
         "CREATE VIRTUAL TABLE search_trigrams USING fts5("
