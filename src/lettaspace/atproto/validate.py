@@ -33,7 +33,7 @@ FORMATS: dict[str, Callable[[object], bool]] = {
 }
 
 
-class Mismatch(Exception):  # noqa: N818, what it reports is no error of the program
+class Mismatch(Exception):
     """A value does not fit its schema: why, and the steps to the place, innermost first."""
 
     def __init__(self, reason: str, *steps: str | int) -> None:

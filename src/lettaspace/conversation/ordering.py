@@ -7,7 +7,7 @@ messages that stand already, those get new seqs; the numbers only ever go up.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import Connection, and_, bindparam, literal_column, or_, select
 
 from lettaspace.conversation.writing import top_seq
 from lettaspace.space import schema
@@ -27,8 +27,18 @@ _used = Statement(
         select(_index.rkey)
         .where(
             _index.conversation == bindparam("id"),
-            _index.seq >= bindparam("low"),
-            _index.seq < bindparam("high"),
+            or_(
+                and_(
+                    _index.in_window.in_((literal_column("0"), literal_column("1"))),
+                    _index.place >= bindparam("low"),
+                    _index.place < bindparam("high"),
+                ),
+                and_(
+                    _index.summary == literal_column("1"),
+                    _index.seq >= bindparam("low"),
+                    _index.seq < bindparam("high"),
+                ),
+            ),
         )
         .limit(1)
     )

@@ -8,7 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from sqlalchemy import Connection, bindparam, func, insert, select
+from sqlalchemy import (
+    Connection,
+    Select,
+    bindparam,
+    func,
+    insert,
+    literal_column,
+    select,
+    union_all,
+)
 
 from lettaspace.atproto import cbor
 from lettaspace.atproto.cid import CID
@@ -25,9 +34,20 @@ from lettaspace.space.writes import Create, Update, Value, Write
 _index = schema.message_index.c
 _keys = schema.append_keys.c
 
-_top_seq = Statement(
-    lambda: select(func.max(_index.seq)).where(_index.conversation == bindparam("id"))
-)
+
+def _top_seq_statement() -> Select[Any]:
+    # The seq of a summary stands in an index of its own; of all others the place is the seq.
+    mine = _index.conversation == bindparam("id")
+    inside = select(func.max(_index.place).label("top")).where(
+        mine, _index.in_window == literal_column("1")
+    )
+    outside = select(func.max(_index.place)).where(mine, _index.in_window == literal_column("0"))
+    summaries = select(func.max(_index.seq)).where(mine, _index.summary == literal_column("1"))
+    tops = union_all(inside, outside, summaries).subquery()
+    return select(func.max(tops.c.top))
+
+
+_top_seq = Statement(_top_seq_statement)
 _top_rkey = Statement(
     lambda: select(func.max(schema.records.c.rkey)).where(
         schema.records.c.repo == bindparam("repo"), schema.records.c.collection == MESSAGE

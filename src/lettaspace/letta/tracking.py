@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, select
 from sqlalchemy.dialects.sqlite import insert
 
+from lettaspace.conversation.index import find_conversation_id
 from lettaspace.conversation.space import Space
+from lettaspace.conversation.writing import top_seq
 from lettaspace.letta.scan import TID_LENGTH
 from lettaspace.space.schema import message_conversations, message_index, sources
 
@@ -88,11 +90,10 @@ def stored_messages(space: Space, conversation: str) -> Stored:
         for rkey, in_window in rows:
             tids += rkey.encode()
             flags.append(in_window)
-        top = connection.execute(
-            select(func.max(_index.seq)).where(_index.conversation == mine)
-        ).scalar()
+        number = find_conversation_id(connection, conversation)
+        top = 0 if number is None else top_seq(connection, number)
     return Stored(
         np.array(np.frombuffer(bytes(tids), f"S{TID_LENGTH}")),
         np.array(np.frombuffer(bytes(flags), np.bool_)),
-        top or 0,
+        top,
     )

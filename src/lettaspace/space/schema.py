@@ -112,7 +112,8 @@ message_index = Table(
     Column("created_at", Text, nullable=False),
     Column("updated_at", Text),
     Index("message_index_window", "conversation", "in_window", "place"),
-    Index("message_index_seq", "conversation", "seq"),
+    # Of all others the place is the seq, so the window's index tells it.
+    Index("message_index_summaries", "conversation", "seq", sqlite_where=text("summary = 1")),
     Index(
         "message_index_settles",
         "conversation",

@@ -85,7 +85,12 @@ def upgrade() -> None:
         sqlite_with_rowid=False,
     )
     op.create_index("message_index_window", "message_index", ["conversation", "in_window", "place"])
-    op.create_index("message_index_seq", "message_index", ["conversation", "seq"])
+    op.create_index(
+        "message_index_summaries",
+        "message_index",
+        ["conversation", "seq"],
+        sqlite_where=text("summary = 1"),
+    )
     op.create_index(
         "message_index_settles",
         "message_index",
