@@ -107,6 +107,16 @@ def test_large_and_binary_leaves(space, talk, indexing):
     assert hits(space, "a picture") == [talk.tids["image"]]
 
 
+def test_parts_that_were_sealed_as_one_keep_their_kinds(space, talk, indexing):
+    many = [call(f"call-{number}", "ls", {"dir": "jars"}) for number in range(4000)]
+    image = {"type": "image", "mimeType": "image/png", "data": "c2VjcmV0" * 40}
+    thinking = {"type": "thinking", "thinking": "of basalt"}
+    talk.add("sealed", 1, role="assistant", content=[*many, image, thinking, text("of granite")])
+    assert hits(space, "granite") == hits(space, "jars") == [talk.tids["sealed"]]
+    assert hits(space, "c2VjcmV0") == hits(space, "basalt") == []
+    assert hits(space, "basalt", thinking=True) == [talk.tids["sealed"]]
+
+
 def test_escaped_user_data_is_only_text(space, talk, indexing):
     odd = {"$type": "xyz.quasigod.lab.letta.defs#blobText", "z": "granite", "a": 0.5}
     talk.add("odd", 1, role="assistant", content=[call("c1", "ls", {"b": odd, "a": "marble"})])

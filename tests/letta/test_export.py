@@ -114,3 +114,19 @@ def test_a_message_made_elsewhere_keeps_its_key(
     import_directory(b, tmp_path / "trip")
     assert [m.rkey for m in window(b)] == [m.rkey for m in window(a)]
     assert text("y") in window(b)[4].payload()["content"]
+
+
+def test_a_message_without_an_id_is_named_by_its_tid(
+    open_space: OpenSpace, store: Store, tmp_path: Path
+) -> None:
+    space = open_space("a")
+    store.agent()
+    store.conversation(rows(b1()))
+    import_directory(space, store.path)
+    talk = space.conversation(only(space))
+    added = talk.append({"role": "user", "content": [{"type": "text", "text": "and?"}]})
+    out = export(space, talk.rkey, tmp_path / "out")
+    listed = jsontext.loads((out / "conversation.json").read_bytes())["in_context_message_ids"]
+    last = jsontext.loads((out / "messages.jsonl").read_bytes().splitlines()[-1])
+    assert listed[-1] == last["message"]["id"] == added.rkey
+    assert len(listed) == 5

@@ -4,7 +4,7 @@ Source: LocalMessage, as Letta Code's local backend writes it.
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -13,7 +13,7 @@ from lettaspace.conversation.formats import Call, Format, OpenBlob, Piece, Store
 from lettaspace.conversation.leaves import BLOB_JSON
 from lettaspace.conversation.records import LOCAL_MESSAGE
 from lettaspace.conversation.shapes import LOCAL_MESSAGE as SHAPE
-from lettaspace.conversation.text import strings
+from lettaspace.conversation.text import plain_strings, strings
 
 _SETTLED = "lettaspace.settled"
 """A key of our own in the metadata; Letta passes over keys it doesn't know, and keeps them."""
@@ -21,9 +21,12 @@ _SETTLED = "lettaspace.settled"
 
 def _texts(data: Stored, open_blob: OpenBlob) -> Iterator[Piece]:
     content = data.get("content")
-    if isinstance(content, list):
+    if isinstance(content, dict) and content.get("$type") == BLOB_JSON:
+        for part in codec.decode(content, open_blob):
+            yield from _part(part, plain_strings)
+    elif isinstance(content, list):
         for part in content:
-            yield from _part(part, open_blob)
+            yield from _part(part, lambda value: strings(value, open_blob))
     else:
         for text in strings(content, open_blob):
             yield "text", text
@@ -37,18 +40,18 @@ def _texts(data: Stored, open_blob: OpenBlob) -> Iterator[Piece]:
             yield "summary", text
 
 
-def _part(part: Any, open_blob: OpenBlob) -> Iterator[Piece]:
+def _part(part: Any, read: Callable[[Any], Iterator[str]]) -> Iterator[Piece]:
     kind = part.get("type") if isinstance(part, dict) else None
     if kind == "text":
-        found = strings(part.get("text"), open_blob)
+        found = read(part.get("text"))
     elif kind == "thinking":
-        found = strings(part.get("thinking"), open_blob)
+        found = read(part.get("thinking"))
     elif kind == "toolCall":
-        found = strings([part.get("name"), part.get("arguments")], open_blob)
+        found = read([part.get("name"), part.get("arguments")])
     elif kind == "image":
         return
     else:
-        kind, found = "text", strings(part, open_blob)
+        kind, found = "text", read(part)
     for text in found:
         yield kind, text
 

@@ -37,11 +37,11 @@ def strings(value: Any, open_blob: OpenBlob) -> Iterator[str]:
     elif isinstance(value, dict):
         kind = value.get("$type")
         if kind == jsontext.JSON_ESCAPE and isinstance(value.get("json"), str):
-            yield from _plain_strings(jsontext.loads(value["json"]))
+            yield from plain_strings(jsontext.loads(value["json"]))
         elif kind == BLOB_TEXT:
             yield open_leaf(value, open_blob).decode()
         elif kind == BLOB_JSON:
-            yield from _plain_strings(jsontext.loads(open_leaf(value, open_blob)))
+            yield from plain_strings(jsontext.loads(open_leaf(value, open_blob)))
         elif kind == BLOB_BASE64:
             # Text may happen to be base64; only what says that it is an image is none.
             if not str(value.get("mimeType")).startswith("image/"):
@@ -52,14 +52,14 @@ def strings(value: Any, open_blob: OpenBlob) -> Iterator[str]:
                 yield from strings(item, open_blob)
 
 
-def _plain_strings(value: Any) -> Iterator[str]:
+def plain_strings(value: Any) -> Iterator[str]:
     """The same of JSON that was escaped: what looks like an escape in it is the user's own."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
         for item in value:
-            yield from _plain_strings(item)
+            yield from plain_strings(item)
     elif isinstance(value, dict):
         for key, item in value.items():
             yield key
-            yield from _plain_strings(item)
+            yield from plain_strings(item)

@@ -75,8 +75,7 @@ def files(space: Space, rkey: str) -> Files:
     active = sorted(
         (m for m in (*window.messages, *window.left_out) if _is_letta(m)), key=lambda m: m.seq
     )
-    ids = (message.payload(images=False).get("id") for message in active)
-    data[IDS] = [each for each in ids if isinstance(each, str)]
+    data[IDS] = [_payload(message, images=False)["id"] for message in active]
     return Files(
         key,
         data,
@@ -96,7 +95,7 @@ def message_rows(space: Space, rkey: str, header: Mapping[str, Any]) -> Iterator
             message = reading.message(connection, place.record, space.repo.get_blob)
             if not _is_letta(message):
                 continue
-            payload = message.payload()
+            payload = _payload(message)
             if message.format == LEGACY_MESSAGE:
                 # In a row it would make Letta refuse the file; by itself it is passed over.
                 yield _line(payload)
@@ -118,6 +117,13 @@ def message_rows(space: Space, rkey: str, header: Mapping[str, Any]) -> Iterator
             window[message.rkey] = None
             parent = message.rkey
             yield _line(row)
+
+
+def _payload(message: Message, *, images: bool = True) -> dict[str, Any]:
+    """The payload under the id by which Letta's list of the window names it: its own, or the
+    TID of a message that another harness wrote without one."""
+    payload: dict[str, Any] = message.payload(images=images)
+    return payload if isinstance(payload.get("id"), str) else {**payload, "id": message.rkey}
 
 
 @dataclass(frozen=True, slots=True)
