@@ -312,8 +312,10 @@ class TestChains:
     @pytest.mark.parametrize(("count", "summaries"), [(3, 1), (4, 2), (5, 2), (6, 3), (9, 4)])
     def test_a_long_list_is_split(self, talk, count, summaries):
         talk.users("abcdefghijk")
+        ops = len(talk.ops())
         done = talk.compact(count)
         assert done.covered == count
+        assert len(talk.ops()) - ops == 11 + summaries, "each record was written once"
         kept = list("abcdefghijk"[count:])
         assert talk.window == ["S", *kept]
         assert len(talk.records()) == 11 + summaries

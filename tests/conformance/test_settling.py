@@ -66,6 +66,29 @@ def test_nothing_to_settle(talk):
     assert talk.ops() == before
 
 
+def test_free_seqs_are_used(talk):
+    talk.foreign(1, says("A", "c1"))
+    talk.foreign(9, user("u"))
+    talk.foreign(10, says("B", "c2"))
+    talk.foreign(15, user("v"))
+    talk.handle.settle(["c2"])
+    assert talk.seqs == [1, 9, 10, 14, 15]
+    talk.handle.settle(["c1"])
+    assert talk.window == ["A", "!c1", "u", "B", "!c2", "v"]
+    assert talk.seqs == [1, 8, 9, 10, 14, 15]
+    check(talk)
+
+
+def test_seqs_of_compacted_messages_are_never_used_again(talk):
+    talk.foreign(1, says("A", "c1"))
+    talk.foreign(8, user("z"), status="compacted")
+    talk.foreign(9, user("u"))
+    talk.handle.settle()
+    assert talk.window == ["A", "!c1", "u"]
+    assert talk.seqs == [1, 10, 11]
+    check(talk)
+
+
 class TestParallelCalls:
     def test_only_those_without_a_result(self, talk):
         talk.add(user("u"), says("A", "c1", "c2", "c3"))
