@@ -7,6 +7,7 @@ so a kill before a COMMIT is the end of a transaction that is complete but for i
 before the statement after it is the end of a process that has just committed.
 """
 
+import itertools
 import json
 import os
 import signal
@@ -95,6 +96,21 @@ def bring_in(_talk, acknowledge, space, source):
     import_directory(space, source, progress=lambda each: acknowledge(each.key))
 
 
+def work(talk, acknowledge, _space, _source):
+    """Goes on until it is ended."""
+    compaction.MAX_WRITES = settling.MAX_WRITES = 5
+    for turn in itertools.count():
+        for payload in (user(f"u{turn}"), says(f"A{turn}", f"c{turn}")):
+            acknowledge(talk.append(payload).payload()["content"][0]["text"])
+        if turn % 3:
+            talk.append(result(f"r{turn}", f"c{turn}"))
+            acknowledge(f"r{turn}")
+        if turn % 5 == 4:
+            talk.compact(lambda _covered: "SUM", lambda window: len(window) // 2)
+        if turn % 4 == 3:
+            talk.settle()
+
+
 SCENARIOS = {
     each.__name__: each
     for each in (
@@ -108,6 +124,7 @@ SCENARIOS = {
         fork,
         recompile,
         bring_in,
+        work,
     )
 }
 
@@ -141,6 +158,9 @@ def run(job, out):
         talk = conversation(space)
         count = 0
         statements.clear()
+        if "seconds" in job:
+            # Ends the process as a kill does, wherever it is, inside of a COMMIT too.
+            signal.setitimer(signal.ITIMER_REAL, job["seconds"])
         SCENARIOS[job["scenario"]](talk, lambda text: tell(ack=text), space, job.get("source"))
         if job["kill"] is not None:
             # After the last statement.

@@ -283,3 +283,24 @@ def test_import(crashes, source):
             imported = Talk(talk.space.conversation(key.removeprefix("conversation:")))
             assert len(imported.window) == {"1": 4, "2": 3}[key[-1]]
     assert helpers.digest(source) == digest
+
+
+def test_the_end_at_any_moment(child, template, tmp_path):
+    said = 0
+    for number in range(12):
+        home = tmp_path / f"{number}"
+        shutil.copytree(template, home)
+        ended = child(scenario="work", home=home, kill=None, seconds=0.05 + 0.037 * number)
+        assert ended["killed"]
+        with Space.open(home) as space:
+            talk = Talk(crash_child.conversation(space))
+            check_readable(talk)
+            whole = talk.transcript
+            assert all(whole.count(each) == 1 for each in ended["acks"])
+            new = [each for each in whole if each[0] in "uAr" and each[1:].isdigit()]
+            assert len(new) - len(ended["acks"]) in (0, 1)
+            talk.handle.repair()
+            check(talk)
+        said += len(ended["acks"])
+        shutil.rmtree(home)
+    assert said > 50
