@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import pytest
 
 from lettaspace.conversation.space import Space
 from lettaspace.letta.importer import import_directory
+from lettaspace.space.projection import rebuild
 from tests.cli.conftest import Cli
 from tests.letta.build import Store, call, compaction, message, result, row, rows, text
 
@@ -46,7 +46,7 @@ def stones(home: Path, tmp_path: Path, cli: Cli) -> Cli:
 )
 def test_o40_everything_is_searched(stones: Cli, word: str, role: str, status: str) -> None:
     found = stones("search", word, "--json").json
-    assert list(found) == ["query", "total", "unreadable", "hits"]
+    assert list(found) == ["query", "total", "distinct", "unreadable", "hits"]
     assert (found["query"], found["total"], found["unreadable"]) == (word, 1, 0)
     (hit,) = found["hits"]
     assert list(hit) == ["conversation", "rkey", "uri", "seq", "role", "status", "snippet"]
@@ -84,11 +84,29 @@ def test_the_limit_is_said(demo: Cli) -> None:
 def test_o40_what_could_not_be_read_is_said(cli: Cli, home: Path, tmp_path: Path) -> None:
     store = Store(tmp_path / "letta")
     store.agent()
-    store.conversation(rows([message(1, "user", "clay")]))
+    store.conversation(rows([message(1, "user", "red clay " * 30_000)]))
     with Space.open(home) as space:
         import_directory(space, store.path)
-    with sqlite3.connect(home / "space.db") as database:
-        database.execute("DELETE FROM search_text")
-    database.close()
+        # The message's text lies in a blob; without it, no index can be made anew.
+        with space.database.write() as connection:
+            connection.exec_driver_sql("DELETE FROM blobs")
+            rebuild(connection, space.index)
     assert cli("search", "clay", "--json").json["unreadable"] == 1
     assert "1 message(s) could not be read" in cli("search", "clay").out
+
+
+def test_o37_copies_in_forks_are_marked(cli: Cli, home: Path, tmp_path: Path) -> None:
+    store = Store(tmp_path / "letta")
+    store.agent()
+    store.conversation(rows([message(1, "user", "blue clay")]))
+    with Space.open(home) as space:
+        import_directory(space, store.path)
+        original = space.conversation("local-conv-1")
+        original.fork()
+        uri = next(original.transcript()).uri
+    found = cli("search", "clay", "--json").json
+    assert (found["total"], found["distinct"]) == (2, 1)
+    assert sorted(hit.get("copyOf", "") for hit in found["hits"]) == ["", uri]
+    shown = cli("search", "clay").out
+    assert "[copy]" in shown
+    assert "2 messages have it, 1 of them in forks as copies." in shown

@@ -86,7 +86,7 @@ def left_out(item: "Message") -> Json:
 
 
 def hit(item: "Hit") -> Json:
-    return {
+    form = {
         "conversation": item.conversation,
         "rkey": item.message.rkey,
         "uri": item.message.uri,
@@ -95,6 +95,7 @@ def hit(item: "Hit") -> Json:
         "status": item.message.status,
         "snippet": item.snippet,
     }
+    return form if item.copy_of is None else {**form, "copyOf": item.copy_of}
 
 
 def record(uri: str, item: "Record") -> Json:

@@ -26,7 +26,6 @@ from lettaspace.letta.derive import conversation_tid
 from lettaspace.letta.directory import (
     MESSAGES,
     ConversationDir,
-    fingerprint,
     list_directory,
     read_small,
 )
@@ -35,7 +34,7 @@ from lettaspace.letta.report import FAILED, ConversationReport, Report
 from lettaspace.letta.scan import Changed, Scan, scan
 from lettaspace.letta.source import Source, is_unchanged, read_source
 from lettaspace.letta.store import Prepared, open_rows, store_conversation
-from lettaspace.letta.tracking import IMPORTER, Known
+from lettaspace.letta.tracking import Known
 from lettaspace.letta.writer import Item, Writer
 
 ATTEMPTS = 4
@@ -120,7 +119,7 @@ class _Import:
 
     def conversation(self, directory: ConversationDir, entry: ConversationReport) -> None:
         known = self.known.get(directory.key)
-        if known is not None and known.fingerprint == _fingerprint(directory):
+        if known is not None and known.is_current(directory):
             entry.conversation = known.conversation
             entry.read = False
             return
@@ -148,7 +147,7 @@ class _Import:
         """The first pass. None when conversation.json changed meanwhile."""
         entry.findings = Findings()
         entry.messages.unchanged = entry.records.unchanged = 0
-        seen = _fingerprint(directory)
+        seen = tracking.mark(directory)
         source = read_source(directory)
         entry.conversation = tid = self.tid(source)
         path = directory.path / MESSAGES
@@ -190,7 +189,3 @@ class _Import:
         if not self.dry_run and not entry.incomplete:
             known = Known(prepared.tid, prepared.fingerprint)
             tracking.remember(self.space, self.name, directory.key, known)
-
-
-def _fingerprint(directory: ConversationDir) -> str:
-    return f"{IMPORTER} {fingerprint(directory)}"

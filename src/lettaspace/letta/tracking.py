@@ -5,6 +5,7 @@ the last complete import is passed over after a few stats.
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from sqlalchemy.dialects.sqlite import insert
 from lettaspace.conversation.index import find_conversation_id
 from lettaspace.conversation.space import Space
 from lettaspace.conversation.writing import top_seq
+from lettaspace.letta.directory import ConversationDir, Listing, fingerprint
 from lettaspace.letta.scan import TID_LENGTH
 from lettaspace.space.schema import message_conversations, message_index, sources
 
@@ -29,6 +31,24 @@ class Known:
 
     conversation: str
     fingerprint: str
+
+    def is_current(self, directory: ConversationDir) -> bool:
+        """Whether the files are still those."""
+        return self.fingerprint == mark(directory)
+
+
+def mark(directory: ConversationDir) -> str:
+    """What tells that files would give the records they gave before."""
+    return f"{IMPORTER} {fingerprint(directory)}"
+
+
+def waiting(space: Space, directory: Path, listing: Listing) -> int:
+    """How many conversations of a directory are not in the space as they are now."""
+    known = load(space, str(directory.resolve()))
+    return sum(
+        each.key not in known or not known[each.key].is_current(each)
+        for each in listing.conversations
+    )
 
 
 def load(space: Space, directory: str) -> dict[str, Known]:

@@ -37,6 +37,7 @@ def command(app: App, text: str, thinking: bool, limit: int) -> None:
             {
                 "query": text,
                 "total": found.total,
+                "distinct": found.distinct,
                 "unreadable": found.unreadable,
                 "hits": map(jsonform.hit, found.hits),
             }
@@ -46,10 +47,12 @@ def command(app: App, text: str, thinking: bool, limit: int) -> None:
         rkey = hit.conversation.rpartition("/")[2]
         title = clip(inert(titles.get(hit.conversation) or "-"), 60)
         status = "" if hit.message.active else "  [compacted]"
+        if hit.copy_of is not None:
+            status += "  [copy]"
         heading = f"{field(rkey)}  #{hit.message.seq} {field(hit.message.role)}{status}"
         app.out.line(f"{app.out.style(heading, 'bold')}  {field(title)}")
         app.out.line(f"    {field(hit.snippet)}")
-    app.out.line(_summary(found.total, len(found.hits)))
+    app.out.line(_summary(found.total, len(found.hits), found.total - found.distinct))
     if found.unreadable:
         app.out.line(
             f"{found.unreadable} message(s) could not be read, so they were not searched; "
@@ -57,8 +60,10 @@ def command(app: App, text: str, thinking: bool, limit: int) -> None:
         )
 
 
-def _summary(total: int, shown: int) -> str:
+def _summary(total: int, shown: int, copies: int) -> str:
     if total == 0:
         return "No message has it."
     hits = "1 message has it" if total == 1 else f"{total} messages have it"
+    if copies:
+        hits += f", {copies} of them in forks as copies"
     return f"{hits}." if shown == total else f"{hits}; shown are the newest {shown}."

@@ -12,7 +12,6 @@ from lettaspace.cli.text import field
 
 if TYPE_CHECKING:
     from lettaspace.conversation.space import Space
-    from lettaspace.letta.directory import Listing
 
 
 @cataloged("status")
@@ -64,27 +63,17 @@ def _waiting(space: "Space | None", directory: Path) -> dict[str, Any]:
         listing = list_directory(directory)
     except NotFound:
         return {"directory": str(directory), "exists": False}
-    waiting = len(listing.conversations)
+    to_sync = len(listing.conversations)
     if space is not None:
-        waiting -= _brought_in(space, directory, listing)
+        from lettaspace.letta.tracking import waiting
+
+        to_sync = waiting(space, directory, listing)
     return {
         "directory": str(directory),
         "exists": True,
         "conversations": len(listing.conversations),
-        "toSync": waiting,
+        "toSync": to_sync,
     }
-
-
-def _brought_in(space: "Space", directory: Path, listing: "Listing") -> int:
-    """How many conversations are as they were when they were last brought in whole."""
-    from lettaspace.letta.directory import fingerprint
-    from lettaspace.letta.tracking import IMPORTER, load
-
-    known = load(space, str(directory.resolve()))
-    return sum(
-        each.key in known and known[each.key].fingerprint == f"{IMPORTER} {fingerprint(each)}"
-        for each in listing.conversations
-    )
 
 
 def _lines(form: dict[str, Any]) -> list[tuple[str, str]]:
