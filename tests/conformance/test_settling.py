@@ -124,6 +124,15 @@ class TestParallelCalls:
         assert talk.window == ["A", "!call_0", "u", "B", "r"]
         check(talk)
 
+    def test_two_results_of_two_calls_with_one_id(self, talk):
+        talk.add(says("A", "c"), says("B", "c"), result("r", "c"))
+        assert talk.handle.pending() == ["c"]
+        talk.add(result("s", "c"))
+        assert talk.handle.pending() == []
+        assert talk.handle.settle() == []
+        assert talk.compact(3) is None
+        assert talk.window == ["A", "B", "r", "s"]
+
     def test_the_same_id_twice_in_one_message(self, talk):
         talk.add(says("A", "c1", "c1"))
         talk.handle.settle()
