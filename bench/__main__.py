@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench import append, imports, searches, sethash, startup, windows
+from bench import append, compactions, imports, large, library, searches, sethash, startup, windows
 from bench.context import Context
 from bench.figure import Figure
 from lettaspace import __version__
@@ -21,6 +21,9 @@ from lettaspace import __version__
 BENCHMARKS: dict[str, Callable[[Context], list[Figure]]] = {
     "set-hash-add": sethash.add,
     "append": append.append,
+    "library-append": library.append,
+    "compact-1000": compactions.compact,
+    "window-after-100": compactions.window_after,
     "help": startup.show_help,
     "import-100k": imports.large,
     "import-memory": imports.memory,
@@ -29,6 +32,8 @@ BENCHMARKS: dict[str, Callable[[Context], list[Figure]]] = {
     "second-import": imports.again,
     "verify": imports.verify,
     "search": searches.search,
+    "window-at-1m": large.window,
+    "append-at-1m": large.append,
 }
 
 

@@ -1,11 +1,15 @@
 """What the benchmarks of one run share: sizes, a directory to work in, what takes long to make."""
 
 import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
 from bench.child import Outcome, in_child
 from bench.directory import Written, write_mixture, write_one
+from bench.letta import LettaStore, installed
 from lettaspace.conversation.space import Space
 from lettaspace.letta.importer import import_directory
 
@@ -61,6 +65,36 @@ class Context:
     def short(self) -> tuple[Written, Path]:
         """The same with a short one; its window is equal to the long one's."""
         return self._single("short", max(self.size(1_000), 2 * ACTIVE))
+
+    @cached_property
+    def many(self) -> tuple[Written, Path]:
+        """A directory with very many messages in all, and a space with the same."""
+        return self._stored("many", self.many_messages)
+
+    @cached_property
+    def few(self) -> tuple[Written, Path]:
+        """The same with few; the window of its first conversation is equal to the other's."""
+        return self._stored("few", 1_000)
+
+    @property
+    def many_messages(self) -> int:
+        return 4_000 if self.quick else 1_000_000
+
+    @contextmanager
+    def letta(self, directory: Path) -> Iterator[LettaStore | None]:
+        """Letta Code's own store in a directory; None where it is not installed."""
+        if not installed():
+            print("Letta Code is not installed: its side is left out", file=sys.stderr)
+            yield None
+            return
+        with LettaStore(directory) as store:
+            yield store
+
+    def _stored(self, name: str, messages: int) -> tuple[Written, Path]:
+        written = write_mixture(self.work / name, messages, active=ACTIVE)
+        home = self.work / f"{name}-home"
+        in_child("import", written.path, home)
+        return written, home
 
     def _single(self, name: str, messages: int) -> tuple[Written, Path]:
         written = write_one(self.work / name, messages, active=ACTIVE)

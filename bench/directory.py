@@ -32,22 +32,26 @@ class Written:
     bytes: int
 
 
-def write_mixture(path: Path, messages: int) -> Written:
-    """One long conversation, some of middle length, many short ones."""
+def write_mixture(path: Path, messages: int, *, active: int | None = None) -> Written:
+    """One long conversation, some of middle length, many short ones. With `active`, the long
+    one has exactly that many messages in its window, the same whatever the length."""
     sizes = [messages * share // 100 for share in _SHARES]
     rest = messages - sum(sizes)
     sizes += [_SMALL] * (rest // _SMALL)
     if rest % _SMALL:
         sizes.append(rest % _SMALL)
-    _write_agents(path)
-    size = sum(_write(path, number, count, None) for number, count in enumerate(sizes, 1))
+    write_agents(path)
+    size = sum(
+        _write(path, number, count, active if number == 1 else None)
+        for number, count in enumerate(sizes, 1)
+    )
     return Written(path, messages, size)
 
 
 def write_one(path: Path, messages: int, *, active: int) -> Written:
     """One conversation with exactly `active` messages in its window; those are the same
     whatever the length."""
-    _write_agents(path)
+    write_agents(path)
     return Written(path, messages, _write(path, 1, messages, active))
 
 
@@ -118,7 +122,7 @@ def _write_small_files(directory: Path, talk: Talk) -> None:
     _dump(directory / "manifest.json", manifest)
 
 
-def _write_agents(path: Path) -> None:
+def write_agents(path: Path) -> None:
     (path / "agents").mkdir(parents=True)
     for number in range(_AGENTS):
         agent_id = _agent_id(number)

@@ -61,7 +61,7 @@ class Figure:
     def line(self) -> str:
         goal = "" if self.goal is None else str(self.goal)
         cpu = "" if self.cpu is None else f"(cpu {_short(self.cpu)})"
-        return f"{self.name:<18}{_short(self.ratio):>9}  {cpu:<15}{goal:<9}{self.verdict}".rstrip()
+        return f"{self.name:<24}{_short(self.ratio):>9}  {cpu:<15}{goal:<9}{self.verdict}".rstrip()
 
     def to_json(self) -> dict[str, Any]:
         goal = self.goal

@@ -16,6 +16,9 @@ class Cost:
     wall: float
     cpu: float
 
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(self.wall + other.wall, self.cpu + other.cpu)
+
     def per(self, count: int) -> "Cost":
         return Cost(self.wall / count, self.cpu / count)
 
@@ -40,13 +43,16 @@ def spawned(command: Sequence[str]) -> Cost:
     return Cost(took, used - before.children_user - before.children_system)
 
 
-def interleaved(rounds: int, *measures: Callable[[], Cost]) -> list[Cost]:
-    """Medians over rounds in which each is measured once, in turn: what disturbs the machine
-    for longer than a round disturbs them all."""
+def interleaved(rounds: int, *measures: Callable[[], Cost], parts: int = 1) -> list[Cost]:
+    """Medians over rounds in which each is measured in turn: what disturbs the machine for
+    longer than a turn disturbs them all. A round has `parts` turns, whose costs are added."""
     found: list[list[Cost]] = [[] for _ in measures]
     for _ in range(rounds):
-        for measure, costs in zip(measures, found, strict=True):
-            costs.append(measure())
+        sums = [Cost(0.0, 0.0)] * len(measures)
+        for _ in range(parts):
+            sums = [cost + measure() for cost, measure in zip(sums, measures, strict=True)]
+        for costs, cost in zip(found, sums, strict=True):
+            costs.append(cost)
     return [middle(costs) for costs in found]
 
 

@@ -1,0 +1,34 @@
+"""The baseline of an append: sqlite3 inserting bytes, a transaction each."""
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.measure import Cost, timed
+from lettaspace.atproto.tid import TidClock
+
+
+class Bare:
+    """A table of two columns in a database of its own, with the pragmas of `space.database`."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.execute("PRAGMA foreign_keys = ON")
+        self._connection.execute("PRAGMA cache_size = -16000")
+        self._connection.execute("CREATE TABLE records (rkey TEXT PRIMARY KEY, value BLOB)")
+        self._clock = TidClock()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def insert(self, values: Sequence[bytes]) -> Cost:
+        rows = [(self._clock.mint(), value) for value in values]
+        return timed(lambda: self._insert(rows))
+
+    def _insert(self, rows: Sequence[tuple[str, bytes]]) -> None:
+        execute = self._connection.execute
+        for row in rows:
+            # A transaction of its own: the connection commits by itself.
+            execute("INSERT INTO records VALUES (?, ?)", row)
