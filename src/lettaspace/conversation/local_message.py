@@ -42,10 +42,12 @@ def _texts(data: Stored, open_blob: OpenBlob) -> Iterator[Piece]:
 
 def _part(part: Any, read: Callable[[Any], Iterator[str]]) -> Iterator[Piece]:
     kind = part.get("type") if isinstance(part, dict) else None
-    if kind == "text":
-        found = read(part.get("text"))
-    elif kind == "thinking":
-        found = read(part.get("thinking"))
+    if kind in ("text", "thinking"):
+        value = part.get(kind)
+        if type(value) is str:
+            yield kind, value
+            return
+        found = read(value)
     elif kind == "toolCall":
         found = read([part.get("name"), part.get("arguments")])
     elif kind == "image":

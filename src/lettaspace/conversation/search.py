@@ -6,6 +6,7 @@ An index of three-character sequences (FTS5's trigram tokenizer) narrows the can
 comparison of the text itself decides. Queries of one or two characters scan.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -69,6 +70,7 @@ _blob = Statement(lambda: select(schema.blobs.c.data).where(schema.blobs.c.cid =
 
 # SQLite's functions take NUL for the end of a text, and UTF-8 has no lone surrogates.
 _UNSTORABLE = {0: "␀", **dict.fromkeys(range(0xD800, 0xE000), "\ufffd")}
+_HAS_UNSTORABLE = re.compile("[\0\ud800-\udfff]").search
 
 _SEPARATOR = "\n"
 
@@ -76,7 +78,7 @@ _SEPARATOR = "\n"
 def fold(written: str) -> str:
     """A text as the index holds it: without case, storable."""
     folded = written.casefold()
-    return folded if folded.isascii() and "\0" not in folded else folded.translate(_UNSTORABLE)
+    return folded.translate(_UNSTORABLE) if _HAS_UNSTORABLE(folded) else folded
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,9 +60,8 @@ class _Slot:
 
     collection: str
     rkey: str
-    id: int | None
-    old_cid: CID | None
-    cid: CID | None
+    id: int | None = None
+    cid: CID | None = None
     value: Value | None = None
     data: bytes = b""
 
@@ -94,22 +93,31 @@ class Batch:
             (write.collection, clock.mint() if write.rkey is None else write.rkey)
             for write in writes
         ]
-        self._load(keys)
+        self._load(writes, keys)
         return [
             self._apply(write, self._slots[key]) for write, key in zip(writes, keys, strict=True)
         ]
 
-    def _load(self, keys: Sequence[tuple[str, str]]) -> None:
-        for collection, rkey in keys:
+    def _load(self, writes: Sequence[Write], keys: Sequence[tuple[str, str]]) -> None:
+        for write, (collection, rkey) in zip(writes, keys, strict=True):
             if not is_nsid(collection):
                 raise InvalidInput(f"not a collection: {collection!r}")
             if not is_record_key(rkey):
                 raise InvalidInput(f"{collection}: not a record key: {rkey!r}")
-            found = _find.one(self._connection, repo=self._repo, collection=collection, rkey=rkey)
-            slot = self._slots[collection, rkey] = _Slot(collection, rkey, None, None, None)
-            if found is not None:
-                slot.id = found[0]
-                slot.old_cid = slot.cid = CID.from_bytes(found[1])
+            slot = self._slots.setdefault((collection, rkey), _Slot(collection, rkey))
+            # A record to be created is taken not to be there: the table's own constraint
+            # tells if it is, and most batches only create.
+            if slot.id is None and not isinstance(write, Create):
+                self._find(slot)
+
+    def _find(self, slot: _Slot) -> bool:
+        found = _find.one(
+            self._connection, repo=self._repo, collection=slot.collection, rkey=slot.rkey
+        )
+        if found is None:
+            return False
+        slot.id, slot.cid = found[0], CID.from_bytes(found[1])
+        return True
 
     def _apply(self, write: Write, slot: _Slot) -> Written:
         where = f"{slot.collection}/{slot.rkey}"
@@ -163,21 +171,7 @@ class Batch:
             top = _top.only(connection)[0] or 0
             for number, slot in enumerate(created, top + 1):
                 slot.id = number
-            _insert.many(
-                connection,
-                [
-                    {
-                        "id": slot.id,
-                        "repo": self._repo,
-                        "collection": slot.collection,
-                        "rkey": slot.rkey,
-                        "cid": bytes(slot.cid or b""),
-                        "rev": rev,
-                        "value": slot.data,
-                    }
-                    for slot in created
-                ],
-            )
+            self._insert(created, rev)
             self.changes += [self._change(slot, None, slot.value) for slot in created]
         _update.many(
             connection,
@@ -194,6 +188,28 @@ class Batch:
         _delete.many(connection, [{"key": slot.id} for slot in deleted])
         _log.many(connection, [{**op, "rev": rev} for op in self._ops])
         self._store_blobs(created + updated, updated + deleted)
+
+    def _insert(self, created: Sequence[_Slot], rev: str) -> None:
+        rows = (
+            {
+                "id": slot.id,
+                "repo": self._repo,
+                "collection": slot.collection,
+                "rkey": slot.rkey,
+                "cid": bytes(slot.cid or b""),
+                "rev": rev,
+                "value": slot.data,
+            }
+            for slot in created
+        )
+        try:
+            _insert.many(self._connection, rows)
+        except self._connection.dialect.loaded_dbapi.IntegrityError:
+            for slot in created:
+                number = slot.id
+                if self._find(slot) and slot.id != number:
+                    raise Conflict(f"{slot.collection}/{slot.rkey} exists already") from None
+            raise
 
     def _change(self, slot: _Slot, old: Value | None, new: Value | None) -> Change:
         return Change(slot.id or 0, slot.collection, slot.rkey, old, new)

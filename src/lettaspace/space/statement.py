@@ -6,7 +6,9 @@ use for a database's dialect, and from then on goes straight to the driver, insi
 transaction of the connection it is given.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
 from typing import Any, cast
 
 from sqlalchemy import Connection
@@ -44,14 +46,16 @@ class Statement:
         self._run(connection, values)
 
     def many(self, connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Runs it once for each of the rows, which may be a stream."""
-        sql, order = self._for(connection)
-        stream: Any = map(order, rows)
-        connection.connection.cursor().executemany(sql, stream)
+        """Runs it once for each of the rows, which may be a stream; not at all for none."""
+        stream = iter(rows)
+        for first in stream:
+            sql, order = self._for(connection)
+            values: Any = map(order, chain((first,), stream))
+            _cursor(connection).executemany(sql, values)
 
     def _run(self, connection: Connection, values: Mapping[str, Any]) -> Any:
         sql, order = self._for(connection)
-        cursor = connection.connection.cursor()
+        cursor = _cursor(connection)
         cursor.execute(sql, order(values))
         return cursor
 
@@ -64,14 +68,19 @@ class Statement:
             # What the statement itself binds, literals for instance. Everything else must be
             # given: a forgotten name is a KeyError, not a NULL.
             fixed = {name: value for name, value in compiled.params.items() if value is not None}
-            if names is None:
-                # A driver with named parameters.
-                def order(values: Mapping[str, Any]) -> Any:
-                    return {**fixed, **values}
-            else:
-
-                def order(values: Mapping[str, Any]) -> Any:
-                    return [values[name] if name in values else fixed[name] for name in names]
-
-            found = self._compiled[dialect.name] = (str(compiled), order)
+            found = self._compiled[dialect.name] = (str(compiled), _order(names, fixed))
         return found
+
+
+def _order(names: Sequence[str] | None, fixed: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """Makes what a driver takes of named values: those in order, or a dict with all of them."""
+    if names is None:
+        return lambda values: {**fixed, **values}
+    if fixed or len(names) < 2:
+        return lambda values: [values[n] if n in values else fixed[n] for n in names]
+    return itemgetter(*names)
+
+
+def _cursor(connection: Connection) -> Any:
+    """The driver's own cursor, without SQLAlchemy's around it."""
+    return cast(Any, connection.connection.dbapi_connection).cursor()
