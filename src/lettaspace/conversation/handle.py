@@ -22,7 +22,7 @@ from lettaspace.conversation.local_message import summary_payload
 from lettaspace.conversation.message import Message
 from lettaspace.conversation.pairing import unanswered
 from lettaspace.conversation.reading import Window
-from lettaspace.conversation.records import LOCAL_MESSAGE, MESSAGE
+from lettaspace.conversation.records import CONVERSATION, LOCAL_MESSAGE
 from lettaspace.conversation.settling import Settle, placeholder_for
 from lettaspace.conversation.writing import Append, Data, Rewrite
 from lettaspace.errors import Conflict, InvalidInput, NotFound
@@ -215,7 +215,7 @@ class Conversation:
                 reading.transcript(connection, self.uri, open_blob),
                 at,
             )
-        source = self.space.repo.get(*self._record())
+        source = self.space.repo.get(CONVERSATION, self.rkey)
         if source is None:
             raise NotFound(f"{self.uri} has no record to fork from")
         reference = {
@@ -259,11 +259,3 @@ class Conversation:
         from lettaspace.conversation import prompt
 
         return prompt.prompt_state(self.space, self.uri, memory=memory, template=template)
-
-    def _record(self) -> tuple[str, str]:
-        from lettaspace.conversation.records import CONVERSATION
-
-        return CONVERSATION, self.rkey
-
-
-__all__ = ["MESSAGE", "Compaction", "Conversation"]
