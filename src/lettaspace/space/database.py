@@ -6,6 +6,7 @@ waits for the write lock up to `LOCK_SECONDS`, readers never wait and see one sn
 """
 
 import os
+import random
 import sqlite3
 import threading
 import time
@@ -87,13 +88,13 @@ class Database:
         with self._writing, _clear_errors(self.path):
             if self._writer is None:
                 self._writer = self.engine.connect()
+                self._writer.exec_driver_sql("PRAGMA busy_timeout = 0")
+                self._writer.rollback()
             connection = self._writer
             raw = cast(sqlite3.Connection, connection.connection.driver_connection)
             if raw.in_transaction:
                 raise RuntimeError("a write transaction inside another one")
-            # IMMEDIATE: a writer that first reads must not find at its first write that
-            # another one came between.
-            raw.execute("BEGIN IMMEDIATE")
+            _begin_writing(raw)
             try:
                 yield connection
                 raw.commit()
@@ -188,6 +189,25 @@ def _begin(connection: Connection) -> None:
     raw = cast(sqlite3.Connection, connection.connection.driver_connection)
     if not raw.in_transaction:
         raw.execute("BEGIN")
+
+
+def _begin_writing(raw: sqlite3.Connection) -> None:
+    """Takes the write lock, waiting for it up to `LOCK_SECONDS`.
+
+    IMMEDIATE: a writer that first reads must not find at its first write that another one
+    came between. We wait ourselves, because SQLite's own waiting grows to a tenth of a second
+    a time: whoever came last would win for ever over one who has waited long.
+    """
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            raw.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorname not in _BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(random.uniform(0.0005, 0.004))  # noqa: S311 - so that none is always late
+        else:
+            return
 
 
 _MAGIC = b"SQLite format 3\0"
