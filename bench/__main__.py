@@ -64,8 +64,10 @@ def main(arguments: list[str] | None = None) -> int:
             parser.error(f"no figure called {name}")
     before = machine()
     figures: list[Figure] = []
-    with TemporaryDirectory(prefix="lettaspace-bench-", dir=chosen.work) as work:
-        context = Context(Path(work), quick=chosen.quick)
+    with (
+        TemporaryDirectory(prefix="lettaspace-bench-", dir=chosen.work) as work,
+        Context(Path(work), quick=chosen.quick) as context,
+    ):
         for name in chosen.name or BENCHMARKS:
             for figure in BENCHMARKS[name](context):
                 figures.append(figure)

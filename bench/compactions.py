@@ -31,10 +31,8 @@ def compact(context: Context) -> list[Figure]:
     Letta Code's own store."""
     rounds, window = context.rounds(5), max(context.size(1_000), 2 * KEEP)
     appends = context.size(BATCH)
-    with (
-        Space.open(context.work / "compact") as space,
-        context.letta(context.work / "compact-letta") as letta,
-    ):
+    letta = context.letta(context.work / "compact-letta")
+    with Space.open(context.work / "compact") as space:
         sides = _Sides(space, letta, window, appends)
         measures = [sides.compact, sides.compile, sides.append]
         if letta is not None:
@@ -99,7 +97,8 @@ def window_after(context: Context) -> list[Figure]:
     """The window of a conversation after 100 rounds of compaction against one after 10."""
     many, few, rounds = context.rounds(100), context.rounds(10), context.rounds(41)
     home = context.work / "rounds"
-    with Space.open(home) as space, context.letta(context.work / "rounds-letta") as letta:
+    letta = context.letta(context.work / "rounds-letta")
+    with Space.open(home) as space:
         agent = space.create_agent("Bench")
         talks = [
             _compacted(space.create_conversation(agent), letta, f"local-conv-{number}", number)

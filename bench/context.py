@@ -2,14 +2,13 @@
 
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 
 from bench.child import Outcome, in_child
 from bench.directory import Written, write_mixture, write_one
-from bench.letta import LettaStore, installed
+from bench.letta import Letta, LettaStore, installed
 from lettaspace.conversation.space import Space
 from lettaspace.letta.importer import import_directory
 
@@ -24,6 +23,7 @@ class Context:
         self.work = work
         self.quick = quick
         self._large_import: Outcome | None = None
+        self._closing = ExitStack()
 
     def size(self, full: int) -> int:
         return full // _QUICK if self.quick else full
@@ -80,15 +80,24 @@ class Context:
     def many_messages(self) -> int:
         return 4_000 if self.quick else 1_000_000
 
-    @contextmanager
-    def letta(self, directory: Path) -> Iterator[LettaStore | None]:
+    def letta(self, directory: Path) -> LettaStore | None:
         """Letta Code's own store in a directory; None where it is not installed."""
+        return LettaStore(self._letta, directory) if self._letta else None
+
+    @cached_property
+    def _letta(self) -> Letta | None:
         if not installed():
             print("Letta Code is not installed: its side is left out", file=sys.stderr)
-            yield None
-            return
-        with LettaStore(directory) as store:
-            yield store
+            return None
+        letta = Letta()
+        self._closing.callback(letta.close)
+        return letta
+
+    def __enter__(self) -> "Context":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.close()
 
     def _stored(self, name: str, messages: int) -> tuple[Written, Path]:
         written = write_mixture(self.work / name, messages, active=ACTIVE)

@@ -35,8 +35,7 @@ def window(context: Context) -> list[Figure]:
         measures = [opening(space, uri) for space, uri in zip(spaces, uris, strict=True)]
         measures.append(reopening(many_home, uris[0]))
         for written in (many, few):
-            letta = stack.enter_context(context.letta(written.path))
-            if letta is not None:
+            if (letta := context.letta(written.path)) is not None:
                 measures.append(letta.opening(_WINDOW, ACTIVE))
         costs = interleaved(rounds, *measures)
     return growth(
@@ -62,8 +61,7 @@ def append(context: Context) -> list[Figure]:
         ]
         theirs = []
         for written in (many, few):
-            letta = stack.enter_context(context.letta(written.path))
-            if letta is not None:
+            if (letta := context.letta(written.path)) is not None:
                 theirs.append(_Theirs(letta, part))
         measures += [each.append for each in theirs]
         interleaved(1, *measures, parts=PARTS)

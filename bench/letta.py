@@ -1,5 +1,5 @@
 """Letta Code's own local store, doing the same work: its JavaScript, in the Node that the
-installed `letta` brings. `letta_store.mjs` is the other end."""
+installed `letta` brings. `letta.mjs` is the other end."""
 
 import json
 import os
@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from random import Random
-from types import TracebackType
 from typing import Any
 
 from bench.directory import write_agents
@@ -18,43 +17,54 @@ from bench.words import Writer
 
 AGENT = "agent-local-00000000-0000-4000-8000-000000000000"
 
-_DRIVER = Path(__file__).with_name("letta_store.mjs")
+_DRIVER = Path(__file__).with_name("letta.mjs")
 
 
-class LettaStore:
-    """The store of one storage directory, in a process of its own. Costs are taken there."""
+class Letta:
+    """A Node with Letta Code's local store in it. Costs are taken there."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self) -> None:
         node, bundle = _payload()
-        if not directory.exists():
-            write_agents(directory)
-        self.directory = directory
-        self.prompt = _prompt(Writer(Random(0)))
         self._process = subprocess.Popen(
             [str(node), "--expose-gc", str(_DRIVER), str(bundle)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        self._ask("open", directory=str(directory))
 
-    def __enter__(self) -> "LettaStore":
-        return self
-
-    def __exit__(
-        self,
-        _type: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         # Its input ends, so the process does.
         self._process.communicate()
 
+    def ask(self, task: str, **request: Any) -> dict[str, Any]:
+        send, receive = self._process.stdin, self._process.stdout
+        if send is None or receive is None:
+            raise RuntimeError("no pipes to Letta Code's store")
+        line = json.dumps({"task": task, "agent": AGENT, **request})
+        send.write(line.encode() + b"\n")
+        send.flush()
+        answer = receive.readline()
+        if not answer:
+            raise RuntimeError(f"Letta Code's store ended while it was to {task}")
+        found: dict[str, Any] = json.loads(answer)
+        return found
+
+
+class LettaStore:
+    """The store of one storage directory, which is made if it is not there."""
+
+    def __init__(self, letta: Letta, directory: Path) -> None:
+        if not directory.exists():
+            write_agents(directory)
+        self._letta = letta
+        self._directory = directory
+        self._prompt = _prompt(Writer(Random(0)))
+
     def create(self, conversation: str) -> None:
         """A conversation with a compiled prompt, as every one that was used has it."""
-        self._ask("create", conversation=conversation, prompt=self.prompt)
+        self._ask("create", conversation, prompt=self._prompt)
 
     def append(self, conversation: str, messages: Sequence[Json]) -> Cost:
-        return self._cost("append", conversation=conversation, messages=messages)
+        return _cost(self._ask("append", conversation, messages=messages))
 
     def compact(self, conversation: str, keep: int, summary: str) -> Cost:
         """Puts a summary in the place of all but the last `keep` messages, and stores the
@@ -67,42 +77,32 @@ class LettaStore:
             "messages_count_before": 1000,
             "messages_count_after": keep + 1,
         }
-        return self._cost(
-            "compact",
-            conversation=conversation,
-            keep=keep,
-            summary=summary,
-            stats=stats,
-            prompt=self.prompt,
+        return _cost(
+            self._ask(
+                "compact",
+                conversation,
+                keep=keep,
+                summary=summary,
+                stats=stats,
+                prompt=self._prompt,
+            )
         )
 
     def opening(self, conversation: str, active: int) -> Callable[[], Cost]:
         """Opens the store anew and reads a window, which must have so many messages."""
 
         def open_window() -> Cost:
-            answer = self._ask("reopen", conversation=conversation, directory=str(self.directory))
+            answer = self._ask("reopen", conversation)
             if answer["messages"] != active:
                 raise RuntimeError(f"{answer['messages']} messages in Letta Code's window")
-            return Cost(answer["wall"], answer["cpu"])
+            return _cost(answer)
 
         return open_window
 
-    def _cost(self, task: str, **request: Any) -> Cost:
-        answer = self._ask(task, **request)
-        return Cost(answer["wall"], answer["cpu"])
-
-    def _ask(self, task: str, **request: Any) -> dict[str, Any]:
-        send, receive = self._process.stdin, self._process.stdout
-        if send is None or receive is None:
-            raise RuntimeError("no pipes to Letta Code's store")
-        line = json.dumps({"task": task, "agent": AGENT, **request})
-        send.write(line.encode() + b"\n")
-        send.flush()
-        answer = receive.readline()
-        if not answer:
-            raise RuntimeError(f"Letta Code's store ended while it was to {task}")
-        found: dict[str, Any] = json.loads(answer)
-        return found
+    def _ask(self, task: str, conversation: str, **request: Any) -> dict[str, Any]:
+        return self._letta.ask(
+            task, directory=str(self._directory), conversation=conversation, **request
+        )
 
 
 def installed() -> bool:
@@ -128,3 +128,7 @@ def _prompt(writer: Writer) -> Json:
         "rawSystemHash": "0" * 64,
         "memfsRevision": "1" * 40,
     }
+
+
+def _cost(answer: dict[str, Any]) -> Cost:
+    return Cost(answer["wall"], answer["cpu"])

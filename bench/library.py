@@ -20,8 +20,8 @@ def append(context: Context) -> list[Figure]:
     with (
         Space.open(context.work / "library-append") as space,
         closing(Bare(context.work / "library-bare.db")) as bare,
-        context.letta(context.work / "library-letta") as letta,
     ):
+        letta = context.letta(context.work / "library-letta")
         sides = _Sides(space, bare, letta, part)
         measures = [sides.ours, sides.bare]
         if letta is not None:

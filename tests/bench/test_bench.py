@@ -7,13 +7,17 @@ import json
 import math
 import subprocess
 import sys
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.append import talk_messages
+from bench.compactions import fill
 from bench.context import ACTIVE
 from bench.directory import Written, write_mixture, write_one
 from bench.figure import Figure, Goal, ratio, speedup
+from bench.letta import installed
 from bench.measure import Cost, interleaved
 
 from lettaspace.conversation.space import Space
@@ -21,6 +25,14 @@ from lettaspace.letta.importer import import_directory
 
 ROOT = Path(__file__).parents[2]
 CHEAP = ("set-hash-add", "append", "help")
+LIBRARY = {
+    "library-append": ["library-append-letta"],
+    "compact-1000": ["compact-1000-letta"],
+    "window-after-100": ["window-after-100-letta", "letta-window-after-100"],
+    "window-at-1m": ["window-at-1m-letta", "letta-window-at-1m"],
+    "append-at-1m": ["append-at-1m-letta", "letta-append-at-1m"],
+}
+"""By name, what is measured beside it where Letta Code is installed."""
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -39,10 +51,22 @@ def test_json_says_all_of_it() -> None:
         check(figure)
 
 
+def test_beside_letta_code() -> None:
+    done = run("--quick", "--json", *LIBRARY)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)["figures"]
+    beside = installed()
+    expected = [[name, *(others if beside else [])] for name, others in LIBRARY.items()]
+    assert [figure["name"] for figure in figures] == list(chain.from_iterable(expected))
+    assert ("Letta Code is not installed" in done.stderr) is not beside
+    for figure in figures:
+        check(figure)
+
+
 def check(figure: dict[str, Any]) -> None:
     assert math.isfinite(figure["figure"])
     assert figure["figure"] > 0
-    assert figure["met"] in (True, False)
+    assert figure["met"] in ((True, False) if figure["goal"] else (None,))
     assert figure["better"] in ("lower", "higher")
     assert figure["rounds"] >= 1
     for side in (figure["measured"], figure["baseline"]):
@@ -88,6 +112,21 @@ def test_rounds_are_interleaved() -> None:
     assert order == ["a", "b"] * 3
     assert first == Cost(2.0, 2.0)
     assert second == Cost(1.0, 1.0)
+
+
+def test_a_round_adds_up_its_turns() -> None:
+    walls = iter((1.0, 2.0, 30.0, 40.0, 5.0, 6.0))
+    (found,) = interleaved(3, lambda: Cost(next(walls), 1.0), parts=2)
+    assert found == Cost(11.0, 2.0)
+
+
+def test_messages_filled_in_are_appended_ones(tmp_path: Path) -> None:
+    with Space.open(tmp_path / "home") as space:
+        talk = space.create_conversation(space.create_agent("Bench"))
+        messages = list(islice(talk_messages(), 450))
+        fill(talk, messages)
+        assert [message.payload() for message in talk.transcript()] == messages
+        assert list(space.verify()) == []
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-// Drives the local store of an installed Letta Code: `node letta_store.mjs LETTA_JS`.
+// Drives the local store of an installed Letta Code: `node letta.mjs LETTA_JS`.
 //
 // The bundle exports nothing and starts a command line when it is loaded. Here its text is
 // changed on the way in, in memory only: in place of the entry that starts the command line
@@ -31,7 +31,7 @@ registerHooks({
 
 const { LocalStore } = await import(bundle);
 
-let store;
+const stores = new Map();
 
 function timed(run) {
   globalThis.gc();
@@ -43,17 +43,19 @@ function timed(run) {
   return { wall: took / 1e3, cpu: (used.user + used.system) / 1e6, ...found };
 }
 
-function open({ directory, agent }) {
-  store = new LocalStore(agent, {
+function open(directory, agent) {
+  const store = new LocalStore(agent, {
     storageDir: directory,
     seedDefaultAgent: false,
     strictAgentAccess: true,
     strictConversationAccess: false,
   });
+  stores.set(directory, store);
+  return store;
 }
 
 // What a turn has before it asks a model: the resident tail, then the window out of it.
-function readWindow({ conversation, agent }) {
+function readWindow(store, conversation, agent) {
   store.residentLocalMessagesForConversation(conversation, agent);
   const wanted = new Set(store.findConversation(conversation, agent).in_context_message_ids);
   const messages = store.listLocalMessages(conversation, agent);
@@ -61,16 +63,12 @@ function readWindow({ conversation, agent }) {
 }
 
 const tasks = {
-  open(request) {
-    return timed(() => open(request));
-  },
-
   // A new conversation with a compiled prompt, as every conversation that was used has one.
-  create({ conversation, agent, prompt }) {
+  create(store, { conversation, agent, prompt }) {
     return timed(() => store.setCompiledSystemPrompt(conversation, agent, prompt));
   },
 
-  append({ conversation, agent, messages }) {
+  append(store, { conversation, agent, messages }) {
     return timed(() => {
       for (const message of messages) {
         message.id = store.nextLocalMessageId();
@@ -79,10 +77,10 @@ const tasks = {
     });
   },
 
-  compact({ conversation, agent, keep, summary, stats, prompt }) {
+  compact(store, { conversation, agent, keep, summary, stats, prompt }) {
     return timed(() => {
       const messages = store.listLocalMessages(conversation, agent);
-      const done = store.compactConversationAll({
+      store.compactConversationAll({
         conversationId: conversation,
         agentId: agent,
         summary,
@@ -90,21 +88,22 @@ const tasks = {
         stats,
         remainingMessages: messages.slice(messages.length - keep),
       });
-      if (prompt) store.setCompiledSystemPrompt(conversation, agent, prompt);
-      return { before: done.numMessagesBefore, after: done.numMessagesAfter };
+      store.setCompiledSystemPrompt(conversation, agent, prompt);
     });
   },
 
   // As a process that has just started.
-  reopen(request) {
+  reopen(_store, { directory, conversation, agent }) {
     return timed(() => {
-      open(request);
-      return { messages: readWindow(request).length };
+      const messages = readWindow(open(directory, agent), conversation, agent);
+      return { messages: messages.length };
     });
   },
 };
 
 for await (const line of createInterface({ input: process.stdin, crlfDelay: Infinity })) {
-  const { task, ...request } = JSON.parse(line);
-  process.stdout.write(`${JSON.stringify(tasks[task](request) ?? {})}\n`);
+  const { task, directory, agent, ...request } = JSON.parse(line);
+  const store = stores.get(directory) ?? open(directory, agent);
+  const answer = tasks[task](store, { directory, agent, ...request });
+  process.stdout.write(`${JSON.stringify(answer)}\n`);
 }
