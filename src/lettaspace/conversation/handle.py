@@ -22,7 +22,7 @@ from lettaspace.conversation.local_message import summary_payload
 from lettaspace.conversation.message import Message
 from lettaspace.conversation.pairing import unanswered
 from lettaspace.conversation.reading import Window
-from lettaspace.conversation.records import CONVERSATION, LOCAL_MESSAGE
+from lettaspace.conversation.records import CONVERSATION, LOCAL_MESSAGE, MESSAGE
 from lettaspace.conversation.settling import Settle, placeholder_for
 from lettaspace.conversation.writing import Append, Data, Rewrite
 from lettaspace.errors import Conflict, InvalidInput, NotFound
@@ -108,8 +108,11 @@ class Conversation:
             clock=self.space.repo.clock,
             late=placeholder_for,
         )
-        self.space.repo.transact(plan, blobs=encoded.blobs)
-        return self.message(plan.rkey)
+        written = self.space.repo.transact(plan, blobs=encoded.blobs)
+        if plan.value is None or not written or written[0].cid is None:
+            return self.message(plan.rkey)
+        uri = self.space.address.uri(MESSAGE, plan.rkey)
+        return reading.fresh(uri, plan.rkey, written[0].cid, plan.value, self.space.repo.get_blob)
 
     def rewrite(
         self,

@@ -1,7 +1,7 @@
 """Reading conversations: the window and the transcript, from whatever is stored."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, ScalarSelect, Select, and_, select
@@ -191,14 +191,24 @@ def _known(conversation: str) -> ScalarSelect[Any]:
 def _message(row: Row[Any], open_blob: OpenBlob) -> Message:
     uri = f"{row.space}/{row.author}/{MESSAGE}/{row.rkey}"
     value = _decoded(row.value, uri)
-    known = formats.of(value) is not None
-    return Message(
-        rkey=row.rkey,
-        uri=uri,
-        cid=CID.from_bytes(row.cid),
-        value=value,
+    cid = CID.from_bytes(row.cid)
+    return replace(
+        fresh(uri, row.rkey, cid, value, open_blob),
         covered_by=row.covered_by,
         active=row.in_window,
+    )
+
+
+def fresh(uri: str, rkey: str, cid: CID, value: Value, open_blob: OpenBlob) -> Message:
+    """A message that was just written at the end of its conversation."""
+    known = formats.of(value) is not None
+    return Message(
+        rkey=rkey,
+        uri=uri,
+        cid=cid,
+        value=value,
+        covered_by=None,
+        active=True,
         _open_blob=open_blob,
         flags=() if known else (UNKNOWN_FORMAT,),
     )

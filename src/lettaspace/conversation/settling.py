@@ -160,7 +160,11 @@ def _value(view: View, rkey: str) -> Value:
 _settled = Statement(
     lambda: (
         select(_index.rkey)
-        .where(_index.conversation == bindparam("id"), _index.settles == bindparam("call"))
+        .where(
+            _index.conversation == bindparam("id"),
+            _index.settles == bindparam("call"),
+            _index.settles.is_not(None),  # or SQLite would pass over the index of these alone
+        )
         .order_by(_index.seq.desc())
     )
 )

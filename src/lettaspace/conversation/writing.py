@@ -140,6 +140,8 @@ class Append:
         late: Late,
     ) -> None:
         self.rkey = ""
+        self.value: Value | None = None
+        """The record of a message that is new; None where one was there already."""
         self._conversation = conversation
         self._agent = agent
         self._payload = payload
@@ -167,7 +169,8 @@ class Append:
         if late is not None:
             rewrite = Rewrite(late, self._payload, expected=None, updated_at=self._updated_at)
             return rewrite(view)
-        value: Value = {
+        self.value = {
+            "$type": MESSAGE,
             "conversation": self._conversation,
             "agent": self._agent,
             "role": self._payload.role,
@@ -175,7 +178,7 @@ class Append:
             "message": self._payload.message,
             "createdAt": self._created_at,
         }
-        return [Create(MESSAGE, self.rkey, value)]
+        return [Create(MESSAGE, self.rkey, self.value)]
 
 
 class Rewrite:

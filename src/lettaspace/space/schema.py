@@ -118,6 +118,7 @@ message_index = Table(
         "message_index_settles",
         "conversation",
         "settles",
+        "seq",
         sqlite_where=text("settles IS NOT NULL"),
     ),
     sqlite_with_rowid=False,

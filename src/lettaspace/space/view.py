@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from sqlalchemy import Connection, and_, or_, select
+from sqlalchemy import Connection, and_, bindparam, or_, select
 
 from lettaspace.atproto import cbor
 from lettaspace.atproto.cid import CID
 from lettaspace.errors import NotFound
 from lettaspace.space import schema
+from lettaspace.space.statement import Statement
 from lettaspace.space.writes import Op, Record
 
 # SQLite binds at most 32,766 variables in one statement.
@@ -15,6 +16,14 @@ _IN = 500
 
 _records = schema.records.c
 _ops = schema.ops.c
+
+_get = Statement(
+    lambda: select(_records.cid, _records.value).where(
+        _records.repo == bindparam("repo"),
+        _records.collection == bindparam("collection"),
+        _records.rkey == bindparam("rkey"),
+    )
+)
 
 
 class View:
@@ -25,16 +34,11 @@ class View:
         self.repo = repo
 
     def get(self, collection: str, rkey: str) -> Record | None:
-        row = self.connection.execute(
-            select(_records.cid, _records.value).where(
-                _records.repo == self.repo,
-                _records.collection == collection,
-                _records.rkey == rkey,
-            )
-        ).one_or_none()
+        row = _get.one(self.connection, repo=self.repo, collection=collection, rkey=rkey)
         if row is None:
             return None
-        return Record(collection, rkey, CID.from_bytes(row.cid), cbor.decode(row.value))
+        cid, value = row
+        return Record(collection, rkey, CID.from_bytes(cid), cbor.decode(value))
 
     def cids(self, collection: str, rkeys: Sequence[str]) -> dict[str, CID]:
         found: dict[str, CID] = {}

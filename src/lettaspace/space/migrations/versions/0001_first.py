@@ -94,7 +94,7 @@ def upgrade() -> None:
     op.create_index(
         "message_index_settles",
         "message_index",
-        ["conversation", "settles"],
+        ["conversation", "settles", "seq"],
         sqlite_where=text("settles IS NOT NULL"),
     )
     op.create_table(
