@@ -163,9 +163,9 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, dict):
-        return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return dict(value)
     if isinstance(value, list):
-        return list(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return list(value)
     return value
 
 

@@ -90,10 +90,10 @@ def open_leaf(leaf: dict[str, Any], open_blob: Callable[[CID], bytes]) -> bytes:
     """
     blobs, key, size = leaf.get("blobs"), leaf.get("key"), leaf.get("size")
     if isinstance(key, dict):
-        key = _from_json(key, "$bytes")  # pyright: ignore[reportUnknownArgumentType]
+        key = _from_json(key, "$bytes")
     if not isinstance(blobs, list) or type(key) is not bytes or type(size) is not int:
         raise Damaged("a sealed leaf is malformed")
-    return open_sealed(key, (open_blob(_ref(blob)) for blob in blobs), size)  # pyright: ignore[reportUnknownVariableType]
+    return open_sealed(key, (open_blob(_ref(blob)) for blob in blobs), size)
 
 
 def canonical(keys: Any) -> list[str]:
@@ -287,9 +287,9 @@ def _leaf_size(leaf: dict[str, Any]) -> int:
 
 
 def _ref(blob: Any) -> CID:
-    ref: Any = blob.get("ref") if isinstance(blob, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    ref: Any = blob.get("ref") if isinstance(blob, dict) else None
     if isinstance(ref, dict):
-        ref = _from_json(ref, "$link")  # pyright: ignore[reportUnknownArgumentType]
+        ref = _from_json(ref, "$link")
     if type(ref) is not CID:
         raise Damaged("a sealed leaf has a malformed blob")
     return ref
