@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 
 import pytest
 from sqlalchemy import event, inspect, text
@@ -28,7 +29,7 @@ with Database.open(Path(sys.argv[1])) as database, database.read() as connection
 
 
 def tables(path):
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         return {
             name: [column[1:4] for column in connection.execute(f"PRAGMA table_info({name})")]
             for name, kind in connection.execute("SELECT name, type FROM sqlite_master")

@@ -49,13 +49,13 @@ class Database:
             f"sqlite:///{path}",
             connect_args={"timeout": LOCK_SECONDS, "check_same_thread": False},
         )
-        event.listen(engine, "connect", _set_pragmas)
+        event.listen(engine, "connect", _prepare)
         event.listen(engine, "begin", _begin)
         database = cls(engine, path)
         try:
             database._migrate()
         except BaseException:
-            engine.dispose()
+            database.close()
             raise
         return database
 
@@ -165,7 +165,15 @@ def _refuse_foreign(path: Path) -> None:
         raise StoreUnavailable(f"cannot use {path}: {_REASONS['SQLITE_NOTADB']}")
 
 
-def _set_pragmas(connection: sqlite3.Connection, _record: Any) -> None:
+def _prepare(connection: sqlite3.Connection, _record: Any) -> None:
+    try:
+        _set_pragmas(connection)
+    except BaseException:
+        connection.close()  # the pool does not know it yet
+        raise
+
+
+def _set_pragmas(connection: sqlite3.Connection) -> None:
     # SQLAlchemy decides when a transaction begins (see _begin), not the driver.
     connection.isolation_level = None
     # Two processes that switch a fresh file to WAL at once get "locked" at once, in spite of
