@@ -10,7 +10,7 @@ from bench.measure import interleaved, timed
 from lettaspace.conversation.space import Space
 
 QUERIES = {
-    "search-rare": "grep -rn fixed_budget",
+    "search-rare": "ticket_certificate",
     "search-word": "naïve",
     "search-common": "the",
     "search-two": "記録",
