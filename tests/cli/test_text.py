@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lettaspace.atproto import graphemes
-from lettaspace.cli.text import clip, field, inert, inert_lines, isolated, width
+from lettaspace.cli.text import clip, counted, field, inert, inert_lines, isolated, width
 
 ASTRONAUT = "👩‍🚀"
 
@@ -124,3 +124,7 @@ def test_clipping_keeps_whole_clusters_from_the_start(text: str, columns: int) -
         assert next_one in "\u200d\u200c" or graphemes.count(start + next_one) > graphemes.count(
             start
         )
+
+
+def test_counts_read_well() -> None:
+    assert [counted(number, "agent") for number in (0, 1, 2)] == ["0 agents", "1 agent", "2 agents"]

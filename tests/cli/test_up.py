@@ -73,7 +73,7 @@ def test_with_letta_there_is_no_demo(
     store.conversation(rows(b1()))
     outcome = cli("up")
     assert outcome.code == 0
-    assert "1 conversations with 4 messages" in outcome.out
+    assert "1 conversation with 4 messages" in outcome.out
     assert "  lettaspace conversations\n" in outcome.out
     assert not (home / "demo").exists()
     assert (home / "space.db").exists()

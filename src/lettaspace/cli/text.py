@@ -124,3 +124,8 @@ def _is_flag(cluster: str) -> bool:
 
 def _is_right_to_left(character: str) -> bool:
     return unicodedata.bidirectional(character) in _RIGHT_TO_LEFT
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 agent`, `2 agents`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

@@ -8,7 +8,7 @@ import click
 from lettaspace.cli.app import App, cataloged, exists, json_option, letta_option
 from lettaspace.cli.commands.sync import letta_directory
 from lettaspace.cli.render import local_time
-from lettaspace.cli.text import field
+from lettaspace.cli.text import counted, field
 
 if TYPE_CHECKING:
     from lettaspace.conversation.space import Space
@@ -80,8 +80,9 @@ def _lines(form: dict[str, Any]) -> list[tuple[str, str]]:
     lines = [("home", field(form["home"]))]
     if form["exists"]:
         counts = (
-            f"{form['conversations']} conversations, {form['messages']} messages "
-            f"({form['active']} in windows), {form['agents']} agents"
+            f"{counted(form['conversations'], 'conversation')}, "
+            f"{counted(form['messages'], 'message')} "
+            f"({form['active']} in windows), {counted(form['agents'], 'agent')}"
         )
         lines += [
             ("identity", form["did"]),

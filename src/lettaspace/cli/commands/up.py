@@ -11,7 +11,7 @@ import click
 
 from lettaspace.cli.app import DEMO, App, cataloged, json_option, letta_option
 from lettaspace.cli.commands.sync import bring_in, letta_directory, summarise
-from lettaspace.cli.text import field
+from lettaspace.cli.text import counted, field
 
 if TYPE_CHECKING:
     from lettaspace.letta.report import Report
@@ -91,8 +91,9 @@ def _tell(
     summarise(report, target.directory, out)
     out.line()
     out.line(
-        f"The space at {field(str(target.home))} holds {held['conversations']} conversations "
-        f"with {held['messages']} messages, and {held['agents']} agents."
+        f"The space at {field(str(target.home))} holds "
+        f"{counted(held['conversations'], 'conversation')} "
+        f"with {counted(held['messages'], 'message')}, and {counted(held['agents'], 'agent')}."
     )
     out.line()
     name = _own_name()
