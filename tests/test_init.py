@@ -13,21 +13,15 @@ import pytest
 import lettaspace
 
 _MEASURE = """
-import sys, time
+import sys
 before = set(sys.modules)
-started = time.perf_counter()
 import lettaspace
-taken = time.perf_counter() - started
-print(taken, *sorted(set(sys.modules) - before))
+print(*sorted(set(sys.modules) - before))
 """
 
 
 def test_importing_costs_next_to_nothing() -> None:
-    taken, *modules = _run(_MEASURE).split()
-    assert modules == ["lettaspace"]
-    # The least of a few: the machine may be busy with other things.
-    times = [float(taken), *(float(_run(_MEASURE).split()[0]) for _ in range(4))]
-    assert min(times) < 0.005
+    assert _run(_MEASURE).split() == ["lettaspace"]
 
 
 @pytest.mark.parametrize("name", lettaspace.__all__)
