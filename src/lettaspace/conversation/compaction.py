@@ -16,16 +16,17 @@ from lettaspace.conversation.message import Message
 from lettaspace.conversation.ordering import rising, window_places
 from lettaspace.conversation.pairing import Ledger
 from lettaspace.conversation.reading import UNKNOWN_FORMAT
-from lettaspace.conversation.records import COMPACTED, MESSAGE
+from lettaspace.conversation.records import COMPACTED, MESSAGE, new_message
 from lettaspace.conversation.writing import (
     Data,
     Payload,
     appended,
     fresh_rkey,
+    message_value,
     remember,
     top_seq,
 )
-from lettaspace.errors import Conflict, Damaged
+from lettaspace.errors import Conflict
 from lettaspace.space import schema
 from lettaspace.space.repo import EmbeddedRepo
 from lettaspace.space.statement import Statement
@@ -113,7 +114,7 @@ class Compact:
     def __call__(self, view: View) -> Sequence[Write]:
         number = conversation_id(view.connection, self._conversation)
         if self._key is not None and (known := appended(view.connection, number, self._key)):
-            if "compactedMessageIds" not in _value(view, known):
+            if "compactedMessageIds" not in message_value(view, known):
                 raise Conflict(f"key {self._key!r} was used to append a message")
             self.rkey = known
             return []
@@ -127,16 +128,15 @@ class Compact:
             some, rkeys = rkeys[:MAX_COVERED], rkeys[MAX_COVERED:]
             self.rkey = fresh_rkey(view, self._repo.clock)
             status = {"status": COMPACTED} if rkeys else {}
-            value = {
-                "conversation": self._conversation,
-                "agent": self._agent,
-                "role": self._summary.role,
-                "seq": top,
-                "message": self._summary.message,
-                "createdAt": self._at,
-                "compactedMessageIds": some,
-                **status,
-            }
+            value = new_message(
+                self._conversation,
+                self._agent,
+                self._summary.role,
+                top,
+                self._summary.message,
+                self._at,
+            )
+            value |= {"compactedMessageIds": some, **status}
             summaries.append(Create(MESSAGE, self.rkey, value))
             if not rkeys:
                 break
@@ -182,7 +182,7 @@ class Finish:
             Update(
                 MESSAGE,
                 rkey,
-                {**_value(view, rkey), "status": COMPACTED, "updatedAt": self._at},
+                {**message_value(view, rkey), "status": COMPACTED, "updatedAt": self._at},
             )
             for (rkey,) in _unmarked.all(view.connection, id=number)
         ]
@@ -202,11 +202,4 @@ def repair(repo: EmbeddedRepo, conversation: str, at: str) -> int:
 
 
 def _moved(view: View, rkey: str, seq: int, at: str) -> Update:
-    return Update(MESSAGE, rkey, {**_value(view, rkey), "seq": seq, "updatedAt": at})
-
-
-def _value(view: View, rkey: str) -> Value:
-    record = view.get(MESSAGE, rkey)
-    if record is None:
-        raise Damaged(f"message {rkey} is in the index and not stored")
-    return record.value
+    return Update(MESSAGE, rkey, {**message_value(view, rkey), "seq": seq, "updatedAt": at})

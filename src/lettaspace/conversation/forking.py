@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from lettaspace.atproto.cid import CID
 from lettaspace.conversation.message import Message
-from lettaspace.conversation.records import MESSAGE
+from lettaspace.conversation.records import MESSAGE, new_message
 from lettaspace.conversation.writing import fresh_rkey
 from lettaspace.errors import NotFound
 from lettaspace.space.repo import EmbeddedRepo
@@ -76,14 +76,14 @@ class Copy:
         ]
 
     def _copy(self, message: Message, seq: int) -> Value:
-        return {
-            "conversation": self._conversation,
-            "agent": self._agent,
-            "role": message.role,
-            "seq": seq,
-            "message": message.value["message"],
-            "createdAt": message.created_at,
-        }
+        return new_message(
+            self._conversation,
+            self._agent,
+            message.role,
+            seq,
+            message.value["message"],
+            message.created_at,
+        )
 
 
 def batches(messages: Sequence[Message]) -> Iterator[tuple[int, Sequence[Message]]]:

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from lettaspace.atproto.uri import RecordUri, SpaceRef, parse_record_uri
-from lettaspace.errors import InvalidInput
+from lettaspace.atproto.uri import SpaceRef, parse_record_uri
 
 NAMESPACE = "xyz.quasigod.lab.letta"
 
@@ -73,12 +72,20 @@ def rkey_of(uri: str) -> str:
     return parse_record_uri(uri).rkey
 
 
-def record_uri(uri: str, collection: str) -> RecordUri:
-    """A URI that must name a record of `collection`. Raises InvalidInput."""
-    parsed = parse_record_uri(uri)
-    if parsed.collection != collection:
-        raise InvalidInput(f"{uri} is not in {collection}")
-    return parsed
+def new_message(
+    conversation: str, agent: str, role: str, seq: int, message: Envelope, created_at: str
+) -> dict[str, Any]:
+    """The record of a message at the end of a conversation. `conversation` and `agent` are
+    URIs, `created_at` is a datetime."""
+    return {
+        "$type": MESSAGE,
+        "conversation": conversation,
+        "agent": agent,
+        "role": role,
+        "seq": seq,
+        "message": message,
+        "createdAt": created_at,
+    }
 
 
 def is_active(message: Mapping[str, Any]) -> bool:

@@ -15,9 +15,9 @@ from lettaspace.conversation.index import conversation_id
 from lettaspace.conversation.message import Message
 from lettaspace.conversation.ordering import UNPLACED, Place, rising, window_places
 from lettaspace.conversation.pairing import Ledger, answers, calls, unanswered
-from lettaspace.conversation.records import MESSAGE
+from lettaspace.conversation.records import MESSAGE, new_message
 from lettaspace.conversation.search import blob_reader
-from lettaspace.conversation.writing import Payload, encode, fresh_rkey
+from lettaspace.conversation.writing import Payload, encode, fresh_rkey, message_value
 from lettaspace.errors import InvalidInput, NotFound
 from lettaspace.space import schema
 from lettaspace.space.repo import EmbeddedRepo
@@ -110,18 +110,13 @@ class Settle:
 
     def _create(self, rkey: str, message: Message, call: Call, seq: int) -> Create:
         payload = self._placeholder(message, call)
-        value: Value = {
-            "conversation": self._conversation,
-            "agent": self._agent,
-            "role": payload.role,
-            "seq": seq,
-            "message": payload.message,
-            "createdAt": self._at,
-        }
+        value = new_message(
+            self._conversation, self._agent, payload.role, seq, payload.message, self._at
+        )
         return Create(MESSAGE, rkey, value)
 
     def _update(self, view: View, rkey: str, seq: int | None) -> Update:
-        value = _value(view, rkey)
+        value = message_value(view, rkey)
         if seq is not None:
             value["seq"] = seq
         return Update(MESSAGE, rkey, {**value, "updatedAt": self._at})
@@ -150,13 +145,6 @@ def _is_placeholder(value: Value) -> bool:
     return known is not None and known.is_placeholder(value["message"]["data"])
 
 
-def _value(view: View, rkey: str) -> Value:
-    record = view.get(MESSAGE, rkey)
-    if record is None:
-        raise NotFound(f"no message {rkey}")
-    return record.value
-
-
 _settled = Statement(
     lambda: (
         select(_index.rkey)
@@ -183,7 +171,7 @@ def placeholder_for(view: View, number: int, payload: Payload) -> str | None:
     found: list[str] = [rkey for (rkey,) in rows]
     if not found:
         return None
-    conversation = _value(view, found[0])["conversation"]
+    conversation = message_value(view, found[0])["conversation"]
     messages = reading.active(view.connection, conversation, blob_reader(view.connection))
     called = Ledger(messages).called(call)
     if called is not None and not called.results:
@@ -193,6 +181,6 @@ def placeholder_for(view: View, number: int, payload: Payload) -> str | None:
 
 
 def _answered(view: View, rkey: str) -> str | None:
-    value = _value(view, rkey)
+    value = message_value(view, rkey)
     known = formats.of(value)
     return known.answers(value["message"]["data"]) if known else None

@@ -11,7 +11,7 @@ are counted (`unpriced`), their tokens too.
 Source: `usage` of LocalMessage; what counting too often looks like: ccusage's issues.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal, localcontext
@@ -114,10 +114,6 @@ class Response:
     model: str | None
     id: str | None
     totals: Totals
-
-
-ReadUsage = Callable[[Stored, OpenBlob], Response | None]
-"""Finds the response in a payload as stored; None where there is none."""
 
 
 def count_usage(

@@ -24,8 +24,8 @@ from lettaspace.atproto.cid import CID
 from lettaspace.atproto.tid import TidClock
 from lettaspace.conversation import codec, formats
 from lettaspace.conversation.index import conversation_id
-from lettaspace.conversation.records import MESSAGE, Envelope, envelope
-from lettaspace.errors import Conflict, InvalidInput, NotFound
+from lettaspace.conversation.records import MESSAGE, Envelope, envelope, new_message
+from lettaspace.errors import Conflict, Damaged, InvalidInput, NotFound
 from lettaspace.space import schema
 from lettaspace.space.statement import Statement
 from lettaspace.space.view import View
@@ -105,6 +105,14 @@ def fresh_rkey(view: View, clock: TidClock) -> str:
     return clock.mint(floor=_top_rkey.only(view.connection, repo=view.repo)[0])
 
 
+def message_value(view: View, rkey: str) -> Value:
+    """The record of a message that the index names. Raises Damaged if there is none."""
+    record = view.get(MESSAGE, rkey)
+    if record is None:
+        raise Damaged(f"message {rkey} is in the index and not stored")
+    return record.value
+
+
 def appended(connection: Connection, conversation: int, key: str) -> str | None:
     """The rkey of what was written under a key."""
     found = _find_key.one(connection, id=conversation, name=key)
@@ -169,15 +177,14 @@ class Append:
         if late is not None:
             rewrite = Rewrite(late, self._payload, expected=None, updated_at=self._updated_at)
             return rewrite(view)
-        self.value = {
-            "$type": MESSAGE,
-            "conversation": self._conversation,
-            "agent": self._agent,
-            "role": self._payload.role,
-            "seq": top_seq(connection, number) + 1,
-            "message": self._payload.message,
-            "createdAt": self._created_at,
-        }
+        self.value = new_message(
+            self._conversation,
+            self._agent,
+            self._payload.role,
+            top_seq(connection, number) + 1,
+            self._payload.message,
+            self._created_at,
+        )
         return [Create(MESSAGE, self.rkey, self.value)]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import delete, select
+from sqlalchemy import select
 from sqlalchemy.dialects.sqlite import insert
 
 from lettaspace.conversation.index import find_conversation_id
@@ -70,14 +70,6 @@ def remember(space: Space, directory: str, key: str, known: Known) -> None:
             insert(sources)
             .values(repo=space.repo.id, directory=directory, key=key, **row)
             .on_conflict_do_update(index_elements=["repo", "directory", "key"], set_=row)
-        )
-
-
-def forget(space: Space, directory: str) -> None:
-    """Makes the next import read everything again."""
-    with space.database.write() as connection:
-        connection.execute(
-            delete(sources).where(sources.c.repo == space.repo.id, sources.c.directory == directory)
         )
 
 

@@ -15,7 +15,7 @@ from lettaspace.space.database import Database
 from lettaspace.space.projection import Projection
 from lettaspace.space.statement import Statement
 from lettaspace.space.view import View
-from lettaspace.space.writes import Op, Record, Validate, Write, Written
+from lettaspace.space.writes import Op, Record, Repo, Validate, Write, Written
 
 if TYPE_CHECKING:
     from lettaspace.space.sethash import SetHash
@@ -175,6 +175,12 @@ class EmbeddedRepo:
             micros, clock_id = tid.decode(rev)
             new = tid.encode(micros + 1, clock_id)
         return new
+
+
+if TYPE_CHECKING:
+
+    def _is_a_repo(repo: EmbeddedRepo) -> Repo:
+        return repo  # what the layers above are promised, held by the type checker
 
 
 def _head(connection: Connection, repo: int) -> tuple[str | None, bytes]:
