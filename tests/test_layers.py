@@ -19,8 +19,8 @@ LAYERS = (
     {"space"},
     {"conversation"},
     {"letta", "server", "remote"},
-    {"demo"},
-    {"viewer"},
+    {"demo", "page"},
+    {"viewer", "export"},
     {"cli"},
     {"__main__"},
 )

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lettaspace.atproto import graphemes
-from lettaspace.cli.text import clip, counted, field, inert, inert_lines, isolated, width
+from lettaspace.cli.text import clip, counted, field, inert_lines, isolated, width
+from lettaspace.page.inert import inert
 
 ASTRONAUT = "👩‍🚀"
 

@@ -5,7 +5,8 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
-from lettaspace.cli.text import clip, inert, isolated, width
+from lettaspace.cli.text import clip, isolated, width
+from lettaspace.page.inert import inert
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 _GAP = "  "

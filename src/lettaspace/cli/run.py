@@ -14,8 +14,8 @@ import click
 
 from lettaspace.cli.app import App, app
 from lettaspace.cli.output import json_text
-from lettaspace.cli.text import inert
 from lettaspace.errors import LettaspaceError
+from lettaspace.page.inert import inert
 
 FAILED = 1
 USAGE = 2

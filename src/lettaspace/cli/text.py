@@ -5,23 +5,13 @@ the clipboard, rename the window) or make the text beside it read in another ord
 is not a visible character is shown as one, and right-to-left text stays within its field.
 """
 
-import re
 import unicodedata
 from collections.abc import Iterator
 
 from lettaspace.atproto import graphemes
+from lettaspace.page.inert import inert, inert_block
 
 ELLIPSIS = "…"
-
-# C0, DEL and C1; characters that reorder, break or hide text; tags, which spell out invisible
-# words; lone surrogates, which no encoding has. The joiners U+200C and U+200D are needed:
-# Persian is written with the one, families of emoji with the other.
-_UNSAFE = (
-    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
-    "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e007f\ud800-\udfff"
-)
-_in_field = re.compile(f"[{_UNSAFE}\t\n]")
-_in_lines = re.compile(f"[{_UNSAFE}]")
 
 _FSI, _PDI = "\u2068", "\u2069"
 _RIGHT_TO_LEFT = frozenset(("R", "AL", "AN"))
@@ -34,15 +24,10 @@ _POINTS_PER_COLUMN = 8
 """More code points than this in a column are marks heaped on one another."""
 
 
-def inert(text: str) -> str:
-    """One line of text in which every character is visible and does nothing."""
-    return text if text.isascii() and text.isprintable() else _in_field.sub(_mark, text)
-
-
 def inert_lines(text: str) -> list[str]:
     """The lines of a longer text, each inert; tabs stay. Each is isolated, too."""
-    lines = text.replace("\r\n", "\n").split("\n")
-    return [isolated(_in_lines.sub(_mark, line)) for line in lines]
+    lines = inert_block(text).split("\n")
+    return [isolated(line) for line in lines]
 
 
 def isolated(text: str) -> str:
@@ -77,17 +62,6 @@ def clip(text: str, columns: int) -> str:
 def width(text: str) -> int:
     """The columns that inert text takes on a terminal."""
     return len(text) if text.isascii() else sum(map(_cluster_width, _clusters(text)))
-
-
-def _mark(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if code == 0x7F:
-        return "␡"
-    if code < 0x100:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _clusters(text: str) -> Iterator[str]:

@@ -4,7 +4,8 @@ import click
 
 from lettaspace.cli import jsonform
 from lettaspace.cli.app import App, cataloged, json_option
-from lettaspace.cli.text import clip, inert
+from lettaspace.cli.text import clip
+from lettaspace.page.inert import inert
 
 
 @cataloged("agents")

@@ -7,7 +7,8 @@ import click
 from lettaspace.cli import jsonform
 from lettaspace.cli.app import App, cataloged, json_option
 from lettaspace.cli.render import local_time
-from lettaspace.cli.text import clip, inert
+from lettaspace.cli.text import clip
+from lettaspace.page.inert import inert
 
 if TYPE_CHECKING:
     from lettaspace.conversation.overview import ConversationInfo

@@ -6,7 +6,8 @@ import click
 
 from lettaspace.cli.app import App, cataloged, json_option
 from lettaspace.cli.progress import steps
-from lettaspace.cli.text import clip, field, inert
+from lettaspace.cli.text import clip, field
+from lettaspace.page.inert import inert
 
 if TYPE_CHECKING:
     from lettaspace.conversation.overview import ConversationInfo

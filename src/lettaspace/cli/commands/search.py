@@ -4,7 +4,8 @@ import click
 
 from lettaspace.cli import jsonform
 from lettaspace.cli.app import App, cataloged, json_option
-from lettaspace.cli.text import clip, field, inert
+from lettaspace.cli.text import clip, field
+from lettaspace.page.inert import inert
 
 
 @cataloged("search")

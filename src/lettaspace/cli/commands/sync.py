@@ -8,7 +8,8 @@ import click
 from lettaspace.cli.app import App, cataloged, json_option, letta_option
 from lettaspace.cli.output import Output
 from lettaspace.cli.progress import steps
-from lettaspace.cli.text import field, inert
+from lettaspace.cli.text import field
+from lettaspace.page.inert import inert
 
 if TYPE_CHECKING:
     from lettaspace.conversation.space import Space

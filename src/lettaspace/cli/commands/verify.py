@@ -4,7 +4,7 @@ import click
 
 from lettaspace.cli.app import App, cataloged, json_option
 from lettaspace.cli.progress import steps
-from lettaspace.cli.text import inert
+from lettaspace.page.inert import inert
 
 
 @cataloged("verify")

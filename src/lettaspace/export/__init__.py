@@ -1,0 +1,1 @@
+"""Conversations as files for other people and programs, and whole spaces as archives."""

@@ -1,0 +1,1 @@
+"""The web viewer: pages over a space, for whoever holds its address."""
