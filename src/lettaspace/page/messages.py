@@ -1,0 +1,397 @@
+"""Messages as people look at them: what each part is, and which result belongs to which call.
+
+`present` turns the messages of a page into `Shown` objects, which `templates/messages.html`
+lays out. Everything from outside that is in them is text, to be escaped, or Markup made by the
+modules beside this one, which let nothing through.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, ClassVar, Protocol
+
+from markupsafe import Markup
+
+from lettaspace.conversation import formats, jsontext
+from lettaspace.conversation.message import Message
+from lettaspace.conversation.pairing import Ledger
+from lettaspace.conversation.records import LOCAL_MESSAGE
+from lettaspace.errors import Damaged, InvalidInput, NotFound
+from lettaspace.page import code, diff, jsonview, markdown
+from lettaspace.page.images import image_size
+
+LONG_LINES = 24
+LONG_TEXT = 3_000
+"""Characters. What is longer than either is folded."""
+
+CUT = 60_000
+"""Characters of one text that a page of many messages shows; the message's own page has all."""
+
+CUT_ALONE = 2_000_000
+
+_ASIDE = re.compile(r"<(system-reminder|memory_update|system-alert)>\s*(.*?)\s*</\1>", re.DOTALL)
+
+
+class Redaction(Protocol):
+    """What hides secrets; see `conversation.redaction`."""
+
+    def text(self, text: str) -> str: ...
+    def json(self, value: Any) -> Any: ...
+
+
+class Links(Protocol):
+    """Where what a page mentions can be seen. None: nowhere."""
+
+    def message(self, rkey: str) -> str | None: ...
+    def alone(self, rkey: str) -> str | None:
+        """A page of that message, uncut."""
+
+    def record(self, rkey: str) -> str | None: ...
+    def covered(self, rkey: str) -> str | None:
+        """What the summary with that TID covers."""
+
+    def image(self, message: Message, part: int, data: Any) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    kind: ClassVar[str] = "text"
+    html: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Something told beside the conversation: thinking, a reminder of the harness."""
+
+    kind: ClassVar[str] = "folded"
+    label: str
+    html: Markup
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPart:
+    """What a tool printed."""
+
+    kind: ClassVar[str] = "output"
+    html: Markup
+    lines: int
+    long: bool
+    cut: int = 0
+    """How many characters are not shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImagePart:
+    kind: ClassVar[str] = "image"
+    url: str | None
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallPart:
+    kind: ClassVar[str] = "call"
+    id: str
+    name: str
+    arguments: Markup
+    results: "tuple[Shown, ...]" = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RawPart:
+    """JSON that no rule here knows."""
+
+    kind: ClassVar[str] = "raw"
+    html: Markup
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    kind: ClassVar[str] = "problem"
+    text: str
+
+
+Part = TextPart | Folded | OutputPart | ImagePart | CallPart | RawPart | Problem
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryOf:
+    """What a summary covers, and by how much it made the window smaller."""
+
+    count: int
+    first: str | None
+    link: str | None
+    facts: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    rkey: str
+    seq: int
+    role: str
+    """`user`, `assistant`, `toolResult`, `summary`, or what the record says."""
+    label: str
+    at: str
+    """The stored datetime."""
+    time: str
+    """The same in the reader's zone, to the second."""
+    cid: str
+    active: bool
+    marks: Sequence[str] = ()
+    """`compacted`, `orphan-result`, `unknown-format`, `unreadable`, `failed`, `edited`."""
+    facts: Sequence[str] = ()
+    """Model, tokens, cost: short texts."""
+    parts: Sequence[Part] = ()
+    summary: SummaryOf | None = None
+    covered_by: str | None = None
+    link: str | None = None
+    record: str | None = None
+    alone: str | None = None
+    covered_link: str | None = None
+
+
+LABELS = {"user": "User", "assistant": "Assistant", "toolResult": "Tool result"}
+
+
+def present(
+    messages: Iterable[Message],
+    links: Links,
+    *,
+    redaction: Redaction | None = None,
+    limit: int = CUT,
+) -> Iterator[Shown]:
+    """The messages in order; a tool's result stands in the call it answers, if that is among
+    them. `limit` is how many characters of one text are shown."""
+    messages = list(messages)
+    results: dict[int, dict[str, list[Message]]] = {}
+    placed: set[str] = set()
+    for paired in Ledger(messages).calls:
+        found = [messages[at] for at in paired.results]
+        results.setdefault(paired.at, {}).setdefault(paired.call.id, []).extend(found)
+        placed.update(each.rkey for each in found)
+    for at, message in enumerate(messages):
+        if message.rkey not in placed:
+            yield _Presenter(links, redaction, limit, results.get(at, {})).shown(message)
+
+
+@dataclass(slots=True)
+class _Presenter:
+    links: Links
+    redaction: Redaction | None
+    limit: int
+    results: Mapping[str, list[Message]] = field(default_factory=dict)
+
+    def shown(self, message: Message) -> Shown:
+        marks = [] if message.active else ["compacted"]
+        marks += message.flags
+        role, facts = message.role, []
+        parts: Sequence[Part]
+        try:
+            payload = message.payload(images=False)
+        except (Damaged, InvalidInput, NotFound) as error:
+            payload = None
+            marks.append("unreadable")
+            parts = [Problem(f"This message cannot be read: {error}.")]
+        else:
+            if self.redaction is not None:
+                payload = self.redaction.json(payload)
+            parts = list(self.payload(message, payload))
+            if isinstance(payload, dict) and formats.of(message.value) is not None:
+                facts = list(_facts(payload))
+                if payload.get("isError") is True:
+                    marks.append("failed")
+        summary = self.summary(message, payload)
+        if summary is not None:
+            role = "summary"
+        return Shown(
+            rkey=message.rkey,
+            seq=message.seq,
+            role=role,
+            label="Summary" if summary is not None else LABELS.get(role, role),
+            at=message.created_at,
+            time=local_time(message.created_at),
+            cid=str(message.cid),
+            active=message.active,
+            marks=marks,
+            facts=facts,
+            parts=parts,
+            summary=summary,
+            covered_by=message.covered_by,
+            link=self.links.message(message.rkey),
+            record=self.links.record(message.rkey),
+            alone=self.links.alone(message.rkey),
+            covered_link=self.links.message(message.covered_by) if message.covered_by else None,
+        )
+
+    def summary(self, message: Message, payload: Any) -> SummaryOf | None:
+        covered = message.compacted_message_ids
+        if covered is None:
+            return None
+        facts = []
+        stats = _at(payload, "metadata", "compaction", "stats")
+        before, after = _whole(stats, "context_tokens_before"), _whole(stats, "context_tokens_after")
+        if before is not None and after is not None:
+            facts.append(f"{before:,} → {after:,} tokens")
+        if isinstance(trigger := _at(stats, "trigger"), str):
+            facts.append(trigger.replace("_", " "))
+        first = covered[0] if covered else None
+        return SummaryOf(len(covered), first, self.links.covered(message.rkey), facts)
+
+    def payload(self, message: Message, payload: Any) -> Iterator[Part]:
+        if formats.of(message.value) is None or not isinstance(payload, dict):
+            about = f"Format {message.format}, version {message.version}, is not known here."
+            yield RawPart(jsonview.render(payload), about)
+            return
+        if message.format != LOCAL_MESSAGE:
+            yield from self.foreign(message)
+            return
+        content = payload.get("content")
+        for at, part in enumerate(content if isinstance(content, list) else [content]):
+            yield from self.part(message, payload, at, part)
+        if payload.get("errorMessage"):
+            yield Problem(f"The provider answered with an error: {payload['errorMessage']}")
+
+    def foreign(self, message: Message) -> Iterator[Part]:
+        """A message of a format that a harness has registered: its texts and its calls."""
+        known = formats.of(message.value)
+        if known is None:
+            return
+        for where, text in known.texts(message.data, message.open_blob):
+            if self.redaction is not None:
+                text = self.redaction.text(text)
+            if where == "thinking":
+                yield Folded("Thinking", markdown.render(text))
+            else:
+                yield from self.said(message, text)
+        for call in known.calls(message.data, message.open_blob):
+            yield CallPart(call.id, call.name, Markup(""), self.answers(call.id))
+
+    def part(self, message: Message, payload: Any, at: int, part: Any) -> Iterator[Part]:
+        if isinstance(part, str):
+            part = {"type": "text", "text": part}
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "text" and isinstance(part.get("text"), str):
+            if message.role == "toolResult":
+                yield self.output(part["text"], payload)
+            else:
+                yield from self.said(message, part["text"])
+        elif kind == "thinking" and isinstance(part.get("thinking"), str):
+            text = part["thinking"]
+            if text or part.get("redacted"):
+                about = "" if text else "the provider keeps it to itself"
+                yield Folded("Thinking", markdown.render(self.shortened(text)), about)
+        elif kind == "toolCall":
+            yield self.call(part)
+        elif kind == "image":
+            yield self.image(message, at, part)
+        elif part is not None:
+            yield RawPart(jsonview.render(part))
+
+    def said(self, message: Message, text: str) -> Iterator[Part]:
+        """What was said; what the harness said beside it is folded."""
+        at = 0
+        if message.role == "user":
+            for aside in _ASIDE.finditer(text):
+                if before := text[at : aside.start()].strip():
+                    yield TextPart(markdown.render(self.shortened(before)))
+                label = aside[1].replace("_", " ").replace("-", " ").capitalize()
+                yield Folded(label, markdown.render(self.shortened(aside[2])))
+                at = aside.end()
+        rest = text[at:]
+        if rest.strip():
+            yield TextPart(markdown.render(self.shortened(rest)))
+            if len(rest) > self.limit:
+                yield Problem(f"{len(rest) - self.limit:,} more characters are not shown here.")
+
+    def shortened(self, text: str) -> str:
+        return text if len(text) <= self.limit else text[: self.limit]
+
+    def output(self, text: str, payload: Any) -> OutputPart:
+        lines = text.count("\n") + (not text.endswith("\n"))
+        shown = self.shortened(text)
+        if diff.looks_like_diff(shown):
+            html = diff.highlight(shown)
+        elif (whole := _json(shown)) is not None:
+            html = jsonview.render(whole)
+        else:
+            html = code.terminal(shown)
+        is_long = lines > LONG_LINES or len(text) > LONG_TEXT
+        return OutputPart(html, lines, is_long, len(text) - len(shown))
+
+    def call(self, part: Mapping[str, Any]) -> CallPart:
+        name, call_id = _text(part.get("name")) or "?", _text(part.get("id")) or ""
+        arguments = part.get("arguments")
+        html = jsonview.arguments(name, arguments) if arguments not in (None, {}) else Markup("")
+        return CallPart(call_id, name, html, self.answers(call_id))
+
+    def answers(self, call_id: str) -> "tuple[Shown, ...]":
+        inner = _Presenter(self.links, self.redaction, self.limit)
+        return tuple(inner.shown(each) for each in self.results.get(call_id, ()))
+
+    def image(self, message: Message, at: int, part: Mapping[str, Any]) -> ImagePart:
+        data = part.get("data")
+        size = image_size(data)
+        about = _text(part.get("mimeType")) or "image"
+        if size is not None:
+            about += f", {size:,} bytes" if size < 10_000 else f", {size / 1000:,.0f} KB"
+        return ImagePart(self.links.image(message, at, data), about)
+
+
+def local_time(text: str, *, seconds: bool = True) -> str:
+    """A stored time in the zone of this machine; as it stands where it is no time."""
+    try:
+        moment = datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return text[:40]
+    return moment.strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
+
+
+def _facts(payload: Mapping[str, Any]) -> Iterator[str]:
+    if payload.get("role") != "assistant":
+        if isinstance(payload.get("toolName"), str):
+            yield payload["toolName"]
+        return
+    if model := _text(payload.get("model")) or _text(_at(payload, "metadata", "provider", "model_id")):
+        yield model
+    usage = payload.get("usage") or _at(payload, "metadata", "provider", "usage")
+    read = [_whole(usage, key) or 0 for key in ("input", "cacheRead", "cacheWrite")]
+    if sum(read):
+        yield f"{sum(read):,} in"
+    if said := _whole(usage, "output"):
+        yield f"{said:,} out"
+    cost = _at(usage, "cost", "total")
+    if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 < cost < 1e9:
+        yield f"${cost:.4f}"
+    if payload.get("stopReason") in ("error", "aborted", "length"):
+        yield {"error": "ended in an error", "aborted": "stopped", "length": "cut off at the limit"}[
+            payload["stopReason"]
+        ]
+
+
+def _at(value: Any, *keys: str) -> Any:
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _whole(value: Any, key: str) -> int | None:
+    found = _at(value, key)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    return int(found) if 0 <= found < 1 << 53 else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _json(text: str) -> Any:
+    """The object or list that a text is, None for any other."""
+    if not text[:1] in ("{", "[") or len(text) > CUT:
+        return None
+    try:
+        return jsontext.loads(text)
+    except (InvalidInput, ValueError):
+        return None
