@@ -1,42 +1,15 @@
 """The JSON form of what the library gives. The shapes are a contract: docs/cli.md."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lettaspace.errors import Damaged, InvalidInput, NotFound
+from lettaspace.export.jsonform import Json, conversation, left_out, message, plain, present
 
 if TYPE_CHECKING:
-    from lettaspace.conversation.message import Message
-    from lettaspace.conversation.overview import AgentInfo, ConversationInfo
+    from lettaspace.conversation.overview import AgentInfo
     from lettaspace.conversation.space import Hit
     from lettaspace.space.writes import Record
 
-Json = dict[str, Any]
-
-
-def conversation(item: "ConversationInfo") -> Json:
-    """A conversation; what is not the case is left out after `letta`."""
-    form = {
-        "rkey": item.rkey,
-        "uri": item.uri,
-        "agent": item.agent or None,
-        "title": item.title,
-        "createdAt": item.created_at,
-        "updatedAt": item.updated_at,
-        "messages": item.messages,
-        "active": item.active,
-        "letta": dict(item.letta),
-    }
-    more = {
-        "archived": item.archived,
-        "hidden": item.hidden,
-        "tags": list(item.tags),
-        "cwd": item.cwd,
-        "incomplete": item.incomplete,
-        "damage": [dict(each) for each in item.damage],
-        "forkedFrom": _plain(dict(item.forked_from)) if item.forked_from else None,
-        "unrecorded": not item.recorded,
-    }
-    return form | _present(more)
+__all__ = ["agent", "conversation", "hit", "left_out", "message", "record", "verdict"]
 
 
 def agent(item: "AgentInfo") -> Json:
@@ -51,38 +24,7 @@ def agent(item: "AgentInfo") -> Json:
         "messages": item.messages,
     }
     more = {"hidden": item.hidden, "tags": list(item.tags), "unrecorded": not item.recorded}
-    return form | _present(more)
-
-
-def message(item: "Message") -> Json:
-    """A message with its payload decoded; as stored, and said so, where that is impossible."""
-    form: Json = {
-        "rkey": item.rkey,
-        "uri": item.uri,
-        "cid": str(item.cid),
-        "seq": item.seq,
-        "role": item.role,
-        "status": item.status,
-        "createdAt": item.created_at,
-    }
-    if item.updated_at is not None:
-        form["updatedAt"] = item.updated_at
-    if item.compacted_message_ids is not None:
-        form["compactedMessageIds"] = item.compacted_message_ids
-    if item.flags:
-        form["flags"] = list(item.flags)
-    envelope = {"format": item.format, "version": item.version}
-    try:
-        form["message"] = envelope | {"data": item.payload()}
-    except (Damaged, InvalidInput, NotFound) as error:
-        form["unreadable"] = str(error)
-        form["message"] = envelope | {"data": _plain(item.data)}
-    return form
-
-
-def left_out(item: "Message") -> Json:
-    """A message that stands in no window, and why."""
-    return {"rkey": item.rkey, "seq": item.seq, "reason": ", ".join(item.flags)}
+    return form | present(more)
 
 
 def hit(item: "Hit") -> Json:
@@ -103,7 +45,7 @@ def record(uri: str, item: "Record") -> Json:
     return {
         "uri": uri,
         "cid": str(item.cid),
-        "value": _plain(item.value),
+        "value": plain(item.value),
         "lexicon": verdict(item),
     }
 
@@ -121,14 +63,3 @@ def verdict(item: "Record") -> Json:
     except InvalidRecord as error:
         return {"id": item.collection, "valid": False, "problem": str(error)}
     return {"id": item.collection, "valid": True}
-
-
-def _plain(value: Any) -> Any:
-    """A value of the data model in the protocol's JSON form."""
-    from lettaspace.atproto.data import to_json
-
-    return to_json(value)
-
-
-def _present(fields: Json) -> Json:
-    return {key: value for key, value in fields.items() if value}

@@ -53,13 +53,21 @@ def window(connection: Connection, conversation: str, open_blob: OpenBlob) -> Wi
 
 def active(connection: Connection, conversation: str, open_blob: OpenBlob) -> list[Message]:
     """Every message of the window in order, those too that a model is not given."""
+    return list(stream_active(connection, conversation, open_blob))
+
+
+def stream_active(
+    connection: Connection, conversation: str, open_blob: OpenBlob
+) -> Iterator[Message]:
+    """The same, one after the other."""
     query = (
         _messages(conversation)
         .where(_index.in_window)
         .order_by(_index.place, _index.rkey, _index.record)
     )
     pairs = Pairs()
-    return [pairs.flag(_message(row, open_blob)) for row in connection.execute(query)]
+    for row in connection.execute(query):
+        yield pairs.flag(_message(row, open_blob))
 
 
 def transcript(connection: Connection, conversation: str, open_blob: OpenBlob) -> Iterator[Message]:
