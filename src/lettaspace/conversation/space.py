@@ -20,7 +20,7 @@ from lettaspace.atproto.uri import SpaceRef, parse_record_uri
 from lettaspace.conversation import (
     local_message as local_message,
 )  # the format known from the start
-from lettaspace.conversation import overview, reading
+from lettaspace.conversation import overview, paging, reading
 from lettaspace.conversation.handle import Conversation
 from lettaspace.conversation.index import MessageIndex, find_conversation_id
 from lettaspace.conversation.message import Message
@@ -237,6 +237,37 @@ class Space:
         """Every retained message of a conversation (its URI), streamed from one snapshot."""
         with self.database.read() as connection:
             yield from reading.transcript(connection, conversation, self.repo.get_blob)
+
+    def page(
+        self, conversation: str, *, view: paging.View, anchor: paging.Anchor, limit: int
+    ) -> paging.Page:
+        """A page of a conversation (its URI); see `paging.page`."""
+        with self.database.read() as connection:
+            get_blob = self.repo.get_blob
+            return paging.page(connection, conversation, get_blob, view, anchor, limit)
+
+    def covered(
+        self, conversation: str, summary: str, *, anchor: paging.Anchor, limit: int
+    ) -> paging.Page:
+        """A page of what a summary (its TID) lists; see `paging.covered`."""
+        with self.database.read() as connection:
+            get_blob = self.repo.get_blob
+            return paging.covered(connection, conversation, get_blob, summary, anchor, limit)
+
+    def compactions(self, conversation: str) -> list[paging.CompactionPoint]:
+        """The summaries of a conversation (its URI), by seq."""
+        with self.database.read() as connection:
+            return paging.compactions(connection, conversation)
+
+    def covering(self, conversation: str, rkey: str) -> list[paging.CompactionPoint]:
+        """The summaries that cover a message (its TID), the outermost last."""
+        with self.database.read() as connection:
+            return paging.covering(connection, conversation, rkey)
+
+    def ticks(self, conversation: str, *, view: paging.View, count: int) -> list[paging.Tick]:
+        """Messages that divide a conversation evenly; see `paging.ticks`."""
+        with self.database.read() as connection:
+            return paging.ticks(connection, conversation, view, count)
 
     def prompt(self, conversation: str) -> Record | None:
         """The compiled prompt of a conversation (its TID), as stored."""
