@@ -124,7 +124,7 @@ def _languages() -> dict[str, str]:
 
 @lru_cache(maxsize=256)
 def _lexer_of_language(language: str) -> "Lexer | None":
-    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped]
+    from pygments.lexers import get_lexer_by_name
 
     name = _languages().get(language.lower())
     return get_lexer_by_name(name, stripnl=False) if name else None
@@ -132,7 +132,7 @@ def _lexer_of_language(language: str) -> "Lexer | None":
 
 @lru_cache(maxsize=256)
 def _lexer_of_file(name: str) -> "Lexer | None":
-    from pygments.lexers import get_lexer_for_filename  # type: ignore[import-untyped]
+    from pygments.lexers import get_lexer_for_filename
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 
     if len(name) > 255:
