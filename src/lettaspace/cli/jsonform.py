@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from lettaspace.conversation.space import Hit
     from lettaspace.space.writes import Record
 
-__all__ = ["agent", "conversation", "hit", "left_out", "message", "record", "verdict"]
+__all__ = ["agent", "conversation", "hit", "left_out", "message", "record"]
 
 
 def agent(item: "AgentInfo") -> Json:
@@ -42,24 +42,11 @@ def hit(item: "Hit") -> Json:
 
 def record(uri: str, item: "Record") -> Json:
     """A record as stored, and what its lexicon says of it."""
+    from lettaspace.conversation.space import verdict
+
     return {
         "uri": uri,
         "cid": str(item.cid),
         "value": plain(item.value),
         "lexicon": verdict(item),
     }
-
-
-def verdict(item: "Record") -> Json:
-    """Whether a record satisfies its lexicon: `valid` is null where there is none here."""
-    from lettaspace.atproto import lexicon
-    from lettaspace.conversation.space import validate
-    from lettaspace.errors import InvalidRecord
-
-    if not lexicon.shipped().has(item.collection):
-        return {"id": item.collection, "valid": None}
-    try:
-        validate(item.collection, item.rkey, item.value)
-    except InvalidRecord as error:
-        return {"id": item.collection, "valid": False, "problem": str(error)}
-    return {"id": item.collection, "valid": True}

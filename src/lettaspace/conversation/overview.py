@@ -50,6 +50,11 @@ class ConversationInfo:
     recorded: bool = True
     """False: messages name this conversation, but there is no record of it."""
 
+    @property
+    def diverged(self) -> bool:
+        """Two copies of it went on separately, and only one of them is here."""
+        return any(each.get("kind") == "diverged" for each in self.damage)
+
     def names(self) -> tuple[str, ...]:
         """What it may be called by, besides its URI."""
         letta = (str(self.letta[key]) for key in ("id", "key") if key in self.letta)

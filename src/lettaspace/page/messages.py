@@ -231,7 +231,10 @@ class _Presenter:
             return None
         facts = []
         stats = _at(payload, "metadata", "compaction", "stats")
-        before, after = _whole(stats, "context_tokens_before"), _whole(stats, "context_tokens_after")
+        before, after = (
+            _whole(stats, "context_tokens_before"),
+            _whole(stats, "context_tokens_after"),
+        )
         if before is not None and after is not None:
             facts.append(f"{before:,} → {after:,} tokens")
         if isinstance(trigger := _at(stats, "trigger"), str):
@@ -249,7 +252,7 @@ class _Presenter:
             return
         content = payload.get("content")
         for at, part in enumerate(content if isinstance(content, list) else [content]):
-            yield from self.part(message, payload, at, part)
+            yield from self.part(message, at, part)
         if payload.get("errorMessage"):
             yield Problem(f"The provider answered with an error: {payload['errorMessage']}")
 
@@ -268,13 +271,13 @@ class _Presenter:
         for call in known.calls(message.data, message.open_blob):
             yield CallPart(call.id, call.name, Markup(""), self.answers(call.id))
 
-    def part(self, message: Message, payload: Any, at: int, part: Any) -> Iterator[Part]:
+    def part(self, message: Message, at: int, part: Any) -> Iterator[Part]:
         if isinstance(part, str):
             part = {"type": "text", "text": part}
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == "text" and isinstance(part.get("text"), str):
             if message.role == "toolResult":
-                yield self.output(part["text"], payload)
+                yield self.output(part["text"])
             else:
                 yield from self.said(message, part["text"])
         elif kind == "thinking" and isinstance(part.get("thinking"), str):
@@ -308,7 +311,7 @@ class _Presenter:
     def shortened(self, text: str) -> str:
         return text if len(text) <= self.limit else text[: self.limit]
 
-    def output(self, text: str, payload: Any) -> OutputPart:
+    def output(self, text: str) -> OutputPart:
         lines = text.count("\n") + (not text.endswith("\n"))
         shown = self.shortened(text)
         if diff.looks_like_diff(shown):
@@ -353,7 +356,9 @@ def _facts(payload: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(payload.get("toolName"), str):
             yield payload["toolName"]
         return
-    if model := _text(payload.get("model")) or _text(_at(payload, "metadata", "provider", "model_id")):
+    if model := _text(payload.get("model")) or _text(
+        _at(payload, "metadata", "provider", "model_id")
+    ):
         yield model
     usage = payload.get("usage") or _at(payload, "metadata", "provider", "usage")
     read = [_whole(usage, key) or 0 for key in ("input", "cacheRead", "cacheWrite")]
@@ -365,9 +370,11 @@ def _facts(payload: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 < cost < 1e9:
         yield f"${cost:.4f}"
     if payload.get("stopReason") in ("error", "aborted", "length"):
-        yield {"error": "ended in an error", "aborted": "stopped", "length": "cut off at the limit"}[
-            payload["stopReason"]
-        ]
+        yield {
+            "error": "ended in an error",
+            "aborted": "stopped",
+            "length": "cut off at the limit",
+        }[payload["stopReason"]]
 
 
 def _at(value: Any, *keys: str) -> Any:
@@ -389,7 +396,7 @@ def _text(value: Any) -> str | None:
 
 def _json(text: str) -> Any:
     """The object or list that a text is, None for any other."""
-    if not text[:1] in ("{", "[") or len(text) > CUT:
+    if text[:1] not in ("{", "[") or len(text) > CUT:
         return None
     try:
         return jsontext.loads(text)

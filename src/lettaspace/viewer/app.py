@@ -1,0 +1,111 @@
+"""The viewer as an ASGI application: its pages, and the guard around them.
+
+from lettaspace.viewer.app import viewer
+
+app = viewer(space, token=token, hosts=Hosts("127.0.0.1", 7430))
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
+
+from lettaspace.conversation.space import Space
+from lettaspace.errors import Ambiguous, InvalidInput, LettaspaceError, NotFound
+from lettaspace.page.messages import Redaction
+from lettaspace.viewer import templates
+from lettaspace.viewer.conversation import conversation, covered, image, message
+from lettaspace.viewer.conversations import agent, agents, conversations
+from lettaspace.viewer.guard import Guard, Hosts, nothing
+from lettaspace.viewer.live import Live, live
+from lettaspace.viewer.records import record
+from lettaspace.viewer.searching import search
+from lettaspace.viewer.site import Site
+
+_BROKEN = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>Something went wrong</title>
+<link rel="stylesheet" href="/static/style.css">
+<main><h1>Something went wrong</h1>
+<p>This page could not be made. <a href="/">To the start</a></p></main></html>
+"""
+
+
+def viewer(
+    space: Space,
+    *,
+    token: str,
+    hosts: Hosts,
+    letta: Path | None = None,
+    redaction: Redaction | None = None,
+) -> Starlette:
+    """The pages over a space; see `Site` and `Guard`. It never writes to the space."""
+
+    @asynccontextmanager
+    async def running(app: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await app.state.live.close()
+            app.state.site.close()
+
+    routes = [
+        Route("/", conversations),
+        Route("/agents", agents),
+        Route("/agents/{agent}", agent),
+        Route("/c/{rkey}", conversation),
+        Route("/c/{rkey}/covered/{tid}", covered),
+        Route("/c/{rkey}/m/{tid}", message),
+        Route("/c/{rkey}/m/{tid}/image/{part:int}", image),
+        Route("/record", record),
+        Route("/search", search),
+        Route("/live", live),
+        Mount("/static", Static()),
+    ]
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(Guard, token=token, hosts=hosts)],
+        exception_handlers={
+            404: _not_found,
+            405: _not_found,
+            LettaspaceError: _refused,
+            Exception: _broken,
+        },
+        lifespan=running,
+    )
+    app.router.redirect_slashes = False
+    app.state.site = Site(space, letta=letta, redaction=redaction)
+    app.state.live = Live(app.state.site)
+    return app
+
+
+class Static:
+    """The files of the package; a missing one is answered like any other page."""
+
+    def __init__(self) -> None:
+        self.files = StaticFiles(directory=str(files("lettaspace.viewer") / "static"))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.files(scope, receive, send)
+
+
+async def _not_found(_request: Request, _error: Exception) -> Response:
+    return nothing()
+
+
+async def _refused(_request: Request, error: Exception) -> Response:
+    if isinstance(error, NotFound | InvalidInput | Ambiguous):
+        return nothing()
+    page = templates.render("problem.html", problem=str(error))
+    return HTMLResponse(page, status_code=503)
+
+
+async def _broken(_request: Request, _error: Exception) -> Response:
+    return HTMLResponse(_BROKEN, status_code=500)

@@ -1,0 +1,43 @@
+"""Lists: conversations, agents, one agent's conversations."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lettaspace.viewer.site import numbered, site
+
+SIZE = 50
+"""Conversations on a page."""
+
+
+def conversations(request: Request) -> Response:
+    here = site(request)
+    listing = here.listing
+    start, address = numbered(request, listing.conversations(limit=0)[1], SIZE)
+    items, _ = listing.conversations(start=start, limit=SIZE)
+    return here.page(
+        "conversations.html",
+        section="conversations",
+        items=[here.clean(each) for each in items],
+        pager=address.pager(items),
+        names=here.agent_names(),
+    )
+
+
+def agents(request: Request) -> Response:
+    here = site(request)
+    return here.page("agents.html", section="agents", agents=here.listing.agents())
+
+
+def agent(request: Request) -> Response:
+    here = site(request)
+    found = here.agent(request.path_params["agent"])
+    listing = here.listing
+    start, address = numbered(request, listing.conversations(found.uri, limit=0)[1], SIZE)
+    items, _ = listing.conversations(found.uri, start=start, limit=SIZE)
+    return here.page(
+        "agent.html",
+        section="agents",
+        agent=found,
+        items=[here.clean(each) for each in items],
+        pager=address.pager(items),
+    )

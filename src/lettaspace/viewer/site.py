@@ -1,0 +1,172 @@
+"""What the pages share: the space, its listing, and how an answer is made."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from lettaspace.conversation.listing import Listing
+from lettaspace.conversation.message import Message
+from lettaspace.conversation.overview import AgentInfo, ConversationInfo
+from lettaspace.conversation.records import MESSAGE
+from lettaspace.conversation.space import Space
+from lettaspace.conversation.usage import UsageCounter
+from lettaspace.errors import NotFound
+from lettaspace.page.messages import Redaction
+from lettaspace.viewer import templates
+
+T = TypeVar("T")
+
+
+class Site:
+    """A space being looked at. `letta` is Letta Code's directory on this machine, if there is
+    one: the agents' memory lies beside it. With `redaction`, pages show no secrets."""
+
+    def __init__(
+        self, space: Space, *, letta: Path | None = None, redaction: Redaction | None = None
+    ) -> None:
+        self.space = space
+        self.letta = letta
+        self.redaction = redaction
+        self.usage = UsageCounter(space)
+        self._listing: Listing | None = None
+        self._building = threading.Lock()
+
+    @property
+    def listing(self) -> Listing:
+        """Made when it is first needed: of a large space it takes a moment."""
+        with self._building:
+            if self._listing is None:
+                self._listing = Listing(self.space)
+        self._listing.refresh()
+        return self._listing
+
+    def close(self) -> None:
+        with self._building:
+            if self._listing is not None:
+                self._listing.close()
+                self._listing = None
+
+    def conversation(self, rkey: str) -> ConversationInfo:
+        """Raises NotFound."""
+        found = self.listing.get(rkey)
+        if found is None:
+            raise NotFound(f"no conversation {rkey}")
+        return self.clean(found)
+
+    def agent(self, rkey: str) -> AgentInfo:
+        """Raises NotFound."""
+        found = self.listing.agent(rkey)
+        if found is None:
+            raise NotFound(f"no agent {rkey}")
+        return found
+
+    def agent_names(self) -> dict[str, str]:
+        """Agents' names by URI."""
+        return {each.uri: each.name or each.rkey for each in self.listing.agents()}
+
+    def clean(self, info: ConversationInfo) -> ConversationInfo:
+        """A conversation as it may be shown."""
+        from dataclasses import replace
+
+        if self.redaction is None or not info.title:
+            return info
+        return replace(info, title=self.redaction.text(info.title))
+
+    def page(self, name: str, **context: Any) -> HTMLResponse:
+        redacted = self.redaction is not None
+        return HTMLResponse(templates.render(name, redacted=redacted, **context))
+
+
+def site(request: Request) -> Site:
+    found: Site = request.app.state.site
+    return found
+
+
+def path(*parts: str, **query: str | int | None) -> str:
+    """An address on this server; what is None is left out of the query."""
+    given = {key: value for key, value in query.items() if value is not None}
+    address = "/" + "/".join(quote(part, safe="") for part in parts)
+    return address + ("?" + urlencode(given) if given else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Pager(Generic[T]):
+    """One page of a numbered list."""
+
+    items: Sequence[T]
+    first: int
+    last: int
+    total: int
+    pages: int
+    newer: str | None
+    older: str | None
+
+
+def numbered(request: Request, total: int, size: int) -> tuple[int, "PagerAddress"]:
+    """Where the page that a request asks for starts, and what makes its pager."""
+    given = request.query_params.get("page", "1")
+    pages = max(1, -(-total // size))
+    number = int(given) if given.isascii() and given.isdigit() and len(given) < 9 else 1
+    number = min(max(number, 1), pages)
+    return (number - 1) * size, PagerAddress(request, number, pages, size, total)
+
+
+@dataclass(frozen=True, slots=True)
+class PagerAddress:
+    request: Request
+    number: int
+    pages: int
+    size: int
+    total: int
+
+    def pager(self, items: Sequence[T]) -> Pager[T]:
+        start = (self.number - 1) * self.size
+        return Pager(
+            items,
+            first=start + 1 if items else 0,
+            last=start + len(items),
+            total=self.total,
+            pages=self.pages,
+            newer=self._to(self.number - 1),
+            older=self._to(self.number + 1),
+        )
+
+    def _to(self, number: int) -> str | None:
+        if not 1 <= number <= self.pages:
+            return None
+        query = [pair for pair in self.request.query_params.multi_items() if pair[0] != "page"]
+        if number > 1:
+            query.append(("page", str(number)))
+        return self.request.url.path + ("?" + urlencode(query) if query else "")
+
+
+class MessageLinks:
+    """Where messages of a conversation are shown; see `page.messages.Links`."""
+
+    def __init__(self, site: Site, rkey: str, view: str) -> None:
+        self.site = site
+        self.rkey = rkey
+        self.view = view
+
+    def message(self, rkey: str) -> str | None:
+        # What is compacted stands in no window.
+        view = self.view if self.view != "transcript" else None
+        return path("c", self.rkey, view=view, at=rkey) + f"#m-{rkey}"
+
+    def alone(self, rkey: str) -> str | None:
+        return path("c", self.rkey, "m", rkey)
+
+    def record(self, rkey: str) -> str | None:
+        return path("record", uri=self.site.space.address.uri(MESSAGE, rkey))
+
+    def covered(self, rkey: str) -> str | None:
+        return path("c", self.rkey, "covered", rkey)
+
+    def image(self, message: Message, part: int, data: Any) -> str | None:
+        return path("c", self.rkey, "m", message.rkey, "image", str(part)) if data else None
