@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection, select
 
@@ -41,7 +42,7 @@ from lettaspace.conversation.verify import (
     trigram_problems,
 )
 from lettaspace.conversation.writing import appended
-from lettaspace.errors import NotFound, StoreUnavailable
+from lettaspace.errors import InvalidRecord, NotFound, StoreUnavailable
 from lettaspace.space import schema
 from lettaspace.space.database import Database
 from lettaspace.space.identity import Identity
@@ -288,8 +289,11 @@ class Space:
             raise NotFound(f"no record {uri}")
         return found
 
-    def search(self, query: str, *, thinking: bool = False, limit: int = 50) -> Found:
-        """Messages that hold `query` as a substring, letter case aside, newest first."""
+    def search(
+        self, query: str, *, thinking: bool = False, start: int = 0, limit: int = 50
+    ) -> Found:
+        """Messages that hold `query` as a substring, letter case aside, newest first; `limit`
+        of them from the one numbered `start`, and how many there are in all."""
         hits: list[Hit] = []
         total = copies = 0
         with self.database.read() as connection:
@@ -298,7 +302,7 @@ class Space:
                 total += 1
                 original = origins.of(record)
                 copies += original is not None
-                if len(hits) < limit:
+                if start < total <= start + limit:
                     hits.append(self._hit(connection, record, query, original))
             return Found(hits, total, self.index.unreadable(connection), total - copies)
 
@@ -340,3 +344,15 @@ def validate(collection: str, rkey: str, value: Value) -> None:
     if lexicons.has(collection):
         lexicons.check_key(collection, rkey)
         lexicons.validate_record(collection, value)
+
+
+def verdict(record: Record) -> dict[str, Any]:
+    """What a record's lexicon says of it: `id`, `valid`, and the `problem` where it is not.
+    `valid` is None where there is no such lexicon here."""
+    if not lexicon.shipped().has(record.collection):
+        return {"id": record.collection, "valid": None}
+    try:
+        validate(record.collection, record.rkey, record.value)
+    except InvalidRecord as error:
+        return {"id": record.collection, "valid": False, "problem": str(error)}
+    return {"id": record.collection, "valid": True}
