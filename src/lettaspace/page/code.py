@@ -33,12 +33,12 @@ def highlight(text: str, language: str | None = None, filename: str | None = Non
     The language is what `language` names, else what the file's name says; it is never guessed
     from the text. The text content of the result is the text, made inert.
     """
-    return _block("code", _coloured(inert_block(text), language, filename))
+    return block("code", _coloured(inert_block(text), language, filename))
 
 
 def plain(text: str, kind: str = "code") -> Markup:
     """A block of text without colours; `kind` is the class of its `<pre>`."""
-    return _block(kind, escape(inert_block(text)))
+    return block(kind, escape(inert_block(text)))
 
 
 def terminal(text: str) -> Markup:
@@ -55,8 +55,8 @@ def terminal(text: str) -> Markup:
         if index % 2:
             _apply(style, piece)
         elif piece:
-            parts.append(_span(" ".join(style.values()), inert_block(piece)))
-    return _block("code terminal", Markup().join(parts))
+            parts.append(span(" ".join(style.values()), inert_block(piece)))
+    return block("code terminal", Markup().join(parts))
 
 
 def knows(language: str) -> bool:
@@ -64,11 +64,13 @@ def knows(language: str) -> bool:
     return _lexer_of_language(language) is not None
 
 
-def _block(kind: str, content: Markup) -> Markup:
+def block(kind: str, content: Markup) -> Markup:
+    """A block with these classes."""
     return Markup('<pre class="{}" tabindex="0"><code>{}</code></pre>').format(kind, content)
 
 
-def _span(classes: str, text: str) -> Markup:
+def span(classes: str, text: str) -> Markup:
+    """A piece of text that is inert already, with these classes if any."""
     return Markup('<span class="{}">{}</span>').format(classes, text) if classes else escape(text)
 
 
@@ -91,7 +93,7 @@ def _coloured(text: str, language: str | None, filename: str | None) -> Markup:
         return escape(text)
     if whole is not text:
         tokens[-1] = (tokens[-1][0], tokens[-1][1][:-1])
-    return Markup().join(_span(kind and f"s-{kind}", piece) for kind, piece in tokens if piece)
+    return Markup().join(span(kind and f"s-{kind}", piece) for kind, piece in tokens if piece)
 
 
 def _tokens(lexer: "Lexer", text: str) -> Iterator[tuple[str, str]]:
