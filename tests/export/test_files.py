@@ -20,6 +20,12 @@ def _write(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+def _fail(path: Path, error: BaseException) -> None:
+    with replaced(path) as file:
+        file.write(b"new")
+        raise error
+
+
 def test_a_new_file_is_its_owners_alone(tmp_path: Path) -> None:
     path = tmp_path / "talk.md"
     _write(path, b"new")
@@ -43,9 +49,8 @@ def test_nothing_is_left_of_a_file_that_failed(tmp_path: Path, error: BaseExcept
     path = tmp_path / "talk.md"
     path.write_bytes(b"old")
     expected = StoreUnavailable if isinstance(error, OSError) else type(error)
-    with pytest.raises(expected), replaced(path) as file:
-        file.write(b"new")
-        raise error
+    with pytest.raises(expected):
+        _fail(path, error)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -60,7 +65,7 @@ def test_nothing_is_left_when_the_last_steps_fail(
     path = tmp_path / "talk.md"
     path.write_bytes(b"old")
     monkeypatch.setattr(files.os if step == "fsync" else Path, step, fails)
-    with pytest.raises(StoreUnavailable, match="talk.md: Input/output error"):
+    with pytest.raises(StoreUnavailable, match=r"talk\.md: Input/output error"):
         _write(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
@@ -106,5 +111,5 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 def test_where_nothing_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for path in (tmp_path / "none" / "talk.md", tmp_path / "file" / "talk.md"):
-        with pytest.raises(StoreUnavailable, match="^cannot write .*talk.md: "):
+        with pytest.raises(StoreUnavailable, match=r"^cannot write .*talk\.md: "):
             _write(path, b"new")

@@ -83,7 +83,8 @@ def message(item: "Message", redaction: Redaction | None = None) -> Json:
         data = stored(item, redaction)
     else:
         data = data if redaction is None else redaction.json(data)
-    form["message"] = {"format": item.format, "version": item.version, "data": data}
+    name = item.format if redaction is None else redaction.text(item.format)
+    form["message"] = {"format": name, "version": item.version, "data": data}
     return form
 
 
