@@ -1,32 +1,42 @@
 """Reading conversations: the window and the transcript, from whatever is stored."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, ScalarSelect, Select, and_, select
+from sqlalchemy import Connection, Row, ScalarSelect, Select, bindparam, select
 
 from lettaspace.atproto import cbor
 from lettaspace.atproto.cid import CID
 from lettaspace.conversation import formats
 from lettaspace.conversation.formats import OpenBlob
+from lettaspace.conversation.index import find_conversation_id
 from lettaspace.conversation.message import Message
+from lettaspace.conversation.outline import TranscriptOrder
 from lettaspace.conversation.pairing import Pairs
+from lettaspace.conversation.ranges import Node
 from lettaspace.conversation.records import MESSAGE
 from lettaspace.errors import Damaged, InvalidInput, NotFound
 from lettaspace.space.schema import (
     message_conversations,
-    message_covers,
     message_index,
     records,
     repos,
 )
+from lettaspace.space.statement import Statement
 from lettaspace.space.writes import Value
 
 UNKNOWN_FORMAT = "unknown-format"
 
 _index = message_index.c
-_covers = message_covers.c
+
+_stored = Statement(
+    lambda: (
+        select(records.c.cid, records.c.value, repos.c.space, repos.c.author)
+        .join(repos, repos.c.id == records.c.repo)
+        .where(records.c.id == bindparam("record"))
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,25 +86,23 @@ def transcript(connection: Connection, conversation: str, open_blob: OpenBlob) -
     What a summary covers stands before it, to any depth; the summary itself marks the point
     of compaction. Orphan results and unknown formats are flagged, never left out.
     """
+    order = TranscriptOrder(connection, find_conversation_id(connection, conversation))
     pairs = Pairs()
-    seen: set[int] = set()
-    outer = (
-        _messages(conversation)
-        .where(_index.covered_by.is_(None))
-        .order_by(_index.place, _index.rkey, _index.record)
-    )
-    for message in _expanded(connection, connection.execute(outer), seen, open_blob):
+    for message in stored(connection, order.forward(None), open_blob):
         yield pairs.flag(message)
-    # Lists that go in a circle have no outer end. Whoever wrote them, nothing is hidden.
-    inner = (
-        select(_index.record, _index.rkey)
-        .where(_index.conversation == _known(conversation), _index.covered_by.is_not(None))
-        .order_by(_index.place, _index.rkey, _index.record)
-    )
-    for record, rkey in connection.execute(inner):
-        if record not in seen:
-            row = _row(connection, conversation, rkey, record)
-            yield pairs.flag(_message(row, open_blob))
+
+
+def stored(connection: Connection, nodes: Iterable[Node], open_blob: OpenBlob) -> Iterator[Message]:
+    """The messages of places in the index, not flagged yet."""
+    for node in nodes:
+        cid, data, space, author = _stored.only(connection, record=node.record)
+        uri = f"{space}/{author}/{MESSAGE}/{node.rkey}"
+        value = _decoded(data, uri)
+        yield replace(
+            fresh(uri, node.rkey, CID.from_bytes(cid), value, open_blob),
+            covered_by=node.covered_by,
+            active=bool(node.in_window),
+        )
 
 
 def one(connection: Connection, conversation: str, rkey: str, open_blob: OpenBlob) -> Message:
@@ -111,11 +119,11 @@ def message(connection: Connection, record: int, open_blob: OpenBlob) -> Message
 
     The index is kept by conversation and TID, which the record itself tells.
     """
-    stored = connection.execute(
+    found = connection.execute(
         select(records.c.rkey, records.c.value).where(records.c.id == record)
     ).one()
-    conversation = str(_decoded(stored.value, stored.rkey)["conversation"])
-    return _message(_row(connection, conversation, stored.rkey, record), open_blob)
+    conversation = str(_decoded(found.value, found.rkey)["conversation"])
+    return _message(_row(connection, conversation, found.rkey, record), open_blob)
 
 
 def _row(connection: Connection, conversation: str, rkey: str, record: int) -> Row[Any]:
@@ -124,55 +132,13 @@ def _row(connection: Connection, conversation: str, rkey: str, record: int) -> R
     ).one()
 
 
-def _expanded(
-    connection: Connection, rows: Any, seen: set[int], open_blob: OpenBlob
-) -> Iterator[Message]:
-    # A stack of open lists instead of recursion: summaries may nest a thousand deep.
-    stack: list[tuple[Iterator[Row[Any]], Row[Any] | None]] = [(iter(rows), None)]
-    while stack:
-        inner, summary = stack[-1]
-        row = next(inner, None)
-        if row is None:
-            stack.pop()
-            if summary is not None:
-                yield _message(summary, open_blob)
-            continue
-        if row.record in seen:
-            continue
-        if row.summary or row.covered_by is not None:
-            # Only these can come up a second time; the many others need no remembering.
-            seen.add(row.record)
-        if row.summary:
-            covered = (
-                _columns()
-                .join(
-                    message_covers,
-                    and_(
-                        _covers.conversation == _index.conversation,
-                        _covers.covered == _index.rkey,
-                    ),
-                )
-                .where(
-                    _covers.conversation == row.conversation_id,
-                    _covers.summary == row.rkey,
-                    _index.record != row.record,
-                )
-                .order_by(_covers.ordinal, _index.record)
-            )
-            stack.append((iter(connection.execute(covered)), row))
-        else:
-            yield _message(row, open_blob)
-
-
 def _columns() -> Select[Any]:
     return (
         select(
             _index.record,
             _index.rkey,
-            _index.conversation.label("conversation_id"),
             _index.covered_by,
             _index.in_window,
-            _index.summary,
             records.c.cid,
             records.c.value,
             repos.c.space,

@@ -20,7 +20,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISION = "0001"
+REVISION = "0002"
 """The newest migration. A store that says otherwise is migrated, or refused when newer."""
 
 EMPTY_SET_HASH = bytes(2048)
@@ -112,6 +112,13 @@ message_index = Table(
     Column("created_at", Text, nullable=False),
     Column("updated_at", Text),
     Index("message_index_window", "conversation", "in_window", "place"),
+    # Compacted, and listed by no summary: rare, and not to be looked for among all others.
+    Index(
+        "message_index_loose",
+        "conversation",
+        "place",
+        sqlite_where=text("active = 0 AND covered_by IS NULL"),
+    ),
     # Of all others the place is the seq, so the window's index tells it.
     Index("message_index_summaries", "conversation", "seq", sqlite_where=text("summary = 1")),
     Index(
