@@ -5,6 +5,8 @@ from lettaspace.viewer.app import viewer
 app = viewer(space, token=token, hosts=Hosts("127.0.0.1", 7430))
 """
 
+import logging
+import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.resources import files
@@ -29,6 +31,8 @@ from lettaspace.viewer.live import Live, live
 from lettaspace.viewer.records import record
 from lettaspace.viewer.searching import search
 from lettaspace.viewer.site import Site
+
+_log = logging.getLogger("lettaspace.viewer")
 
 _BROKEN = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Something went wrong</title>
@@ -107,5 +111,9 @@ async def _refused(_request: Request, error: Exception) -> Response:
     return HTMLResponse(page, status_code=503)
 
 
-async def _broken(_request: Request, _error: Exception) -> Response:
+async def _broken(_request: Request, error: Exception) -> Response:
+    # Its text may hold anything, so only what it is and where it happened is said.
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(frame.filename).name}:{frame.lineno}"
+    _log.error("a page could not be made: %s at %s", type(error).__name__, place)
     return HTMLResponse(_BROKEN, status_code=500)

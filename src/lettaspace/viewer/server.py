@@ -3,6 +3,7 @@
 import secrets
 import socket
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -69,10 +70,16 @@ def bind(address: str = "127.0.0.1", port: int | None = None) -> Bound:
 
 
 class Server:
-    """Serves an application on a bound socket, in a thread of its own, until it is left."""
+    """Serves an application on a bound socket, in a thread of its own, while inside `with`.
 
-    def __init__(self, app: ASGIApp, bound: Bound) -> None:
+    `on_end` is called in that thread when it ends, for whatever reason.
+    """
+
+    def __init__(
+        self, app: ASGIApp, bound: Bound, *, on_end: Callable[[], None] = lambda: None
+    ) -> None:
         self.bound = bound
+        self._on_end = on_end
         config = uvicorn.Config(
             app,
             log_config=None,
@@ -88,7 +95,10 @@ class Server:
         self._thread = threading.Thread(target=self._run, name="viewer", daemon=True)
 
     def _run(self) -> None:
-        self._server.run(sockets=[self.bound.socket])
+        try:
+            self._server.run(sockets=[self.bound.socket])
+        finally:
+            self._on_end()
 
     def __enter__(self) -> "Server":
         self._thread.start()
@@ -103,8 +113,3 @@ class Server:
         self._server.should_exit = True
         self._thread.join()
         self.bound.socket.close()
-
-    def wait(self, seconds: float | None = None) -> bool:
-        """Waits until the server has ended; False when it still runs."""
-        self._thread.join(seconds)
-        return not self._thread.is_alive()

@@ -1,5 +1,6 @@
 """`lettaspace up`."""
 
+import contextlib
 import shlex
 import shutil
 import sys
@@ -16,6 +17,9 @@ from lettaspace.cli.text import counted, field
 if TYPE_CHECKING:
     from lettaspace.letta.report import Report
 
+PORT = 7430
+"""As `viewer.server.PORT`, which would take long to import."""
+
 LETTA = "letta"
 """The directory inside the demo's home that stands for Letta's own."""
 
@@ -29,18 +33,49 @@ class _Target:
 
 @cataloged("up")
 @letta_option
+@click.option("--once", is_flag=True, help="Only bring in what is new; serve nothing.")
+@click.option("--watch/--no-watch", default=True, help="Follow Letta's directory. Default: yes.")
+@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help=f"Default: {PORT}.")
+@click.option(
+    "--host", default="127.0.0.1", metavar="ADDRESS", help="Address to serve on. Default: loopback."
+)
+@click.option(
+    "--name", "names", multiple=True, metavar="NAME", help="A name that browsers reach it by."
+)
+@click.option("--no-redact", is_flag=True, help="Show secrets on other machines, too.")
+@click.option("--open", "browser", is_flag=True, help="Open the page in a browser.")
 @json_option
 @click.pass_obj
-def command(app: App, letta: Path | None) -> None:
-    """Bring Letta Code's directory in, say what is in the space, and what to do next.
+def command(
+    app: App,
+    letta: Path | None,
+    once: bool,
+    watch: bool,
+    port: int | None,
+    host: str,
+    names: tuple[str, ...],
+    no_redact: bool,
+    browser: bool,
+) -> None:
+    """Bring Letta Code's directory in, then follow it and serve the viewer until stopped.
 
-    Where there is no such directory, a small demo space is made beside your own: in the
+    The viewer is served on this machine alone. Its address holds a random token; who opens it
+    once may look on in that browser. On any other --host, secrets in the messages are redacted.
+
+    Where there is no Letta directory, a small demo space is made beside your own: in the
     directory `demo` of the home. Your own space is left alone.
     """
     from lettaspace.conversation.space import Space
 
     target = _target(app, letta)
-    with Space.open(target.home) as space:
+    with contextlib.ExitStack() as stack:
+        if not once:
+            from lettaspace.cli.serving import Serving
+
+            # Before the import, so that an address that cannot be had is said at once.
+            serving = Serving(host, port, names, redact=not no_redact)
+            stack.callback(serving.close)
+        space = stack.enter_context(Space.open(target.home))
         report = bring_in(space, target.directory)
         conversations = space.conversations()
         held = {
@@ -48,18 +83,22 @@ def command(app: App, letta: Path | None) -> None:
             "conversations": len(conversations),
             "messages": sum(each.messages for each in conversations),
         }
-    first = next((each.rkey for each in conversations if each.messages), None)
-    if app.json:
-        app.out.json(
-            {
+        first = next((each.rkey for each in conversations if each.messages), None)
+        if app.json:
+            form = {
                 "demo": target.demo,
                 "home": str(target.home),
                 **held,
                 "sync": {"directory": str(target.directory), **report.to_json()},
             }
-        )
-        return
-    _tell(app, target, report, held, first)
+            app.out.json(form if once else {**form, "url": serving.url})
+        else:
+            _tell(app, target, report, held, first)
+            if not once:
+                serving.announce(app.out, watched=target.directory if watch else None)
+        sys.stdout.flush()
+        if not once:
+            serving.run(space, target.directory, watch=watch, browser=browser)
 
 
 def _target(app: App, letta: Path | None) -> _Target:
