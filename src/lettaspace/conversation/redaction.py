@@ -1,0 +1,240 @@
+"""Redacting: a secret is replaced where it stands, and all around it stays as it is.
+
+    redact = Redactor()
+    redact.text("Authorization: Bearer abc123")  # 'Authorization: Bearer [redacted: authorization]'
+    redact.json(message.payload())               # the same payload, its secrets replaced
+
+A value keeps its shape: the same lists, the same keys in the same order, the same numbers.
+Text that is itself JSON is redacted inside its strings, so it can be parsed as before. In a
+Letta message ids, signatures and images are left alone, byte for byte. Redacting twice gives
+what redacting once gave. docs/redaction.md is the policy.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from lettaspace.conversation.jsontext import dumps
+from lettaspace.conversation.secretplaces import PLAIN, Named, find_in_string
+from lettaspace.conversation.secretrules import is_base64, is_identifier
+from lettaspace.conversation.secrets import Span
+
+ROUNDS = 8
+"""How often a text is looked at again, because what stood beside a secret may now be one."""
+
+_PLAIN_KEY = re.compile(r"[A-Za-z]\w{0,23}", re.ASCII)
+
+_Path = tuple["_Path", "str | int"] | None
+_Visit = Callable[[str, Named, _Path], str]
+
+
+class Place(NamedTuple):
+    """Where a secret stands, never which."""
+
+    path: str
+    """Of the string in the value, as `content[0].text`; of a key, the path of its value."""
+    line: int
+    """In that string, from 1."""
+    column: int
+    """In that line, from 1, in code points."""
+    kind: str
+
+
+class Redacting(Protocol):
+    """What an export is given: a Redactor, or NoRedaction."""
+
+    def text(self, text: str) -> str: ...
+
+    def json(self, value: Any) -> Any: ...
+
+
+class NoRedaction:
+    """Changes nothing."""
+
+    def text(self, text: str) -> str:
+        return text
+
+    def json(self, value: Any) -> Any:
+        return value
+
+
+class Redactor:
+    """Replaces every secret by a mark that says its kind: `[redacted: github-pat]`."""
+
+    def text(self, text: str) -> str:
+        """A text, its secrets replaced."""
+        return _redact(text, PLAIN, None)
+
+    def json(self, value: Any) -> Any:
+        """A value as `jsontext.loads` gives it, a message's payload or any other.
+
+        What has no secret in it is given back itself, not copied.
+        """
+        return _top(value, None, _redact)
+
+
+def places(value: Any) -> Iterator[Place]:
+    """Where the secrets of such a value stand, in reading order."""
+    found: list[Place] = []
+
+    def note(text: str, named: Named, path: _Path) -> str:
+        for span in find_in_string(text, named):
+            line_start = text.rfind("\n", 0, span.start) + 1
+            line = text.count("\n", 0, span.start) + 1
+            found.append(Place(_shown(path), line, span.start - line_start + 1, span.kind))
+        return text
+
+    _top(value, None, note)
+    return iter(found)
+
+
+def _redact(text: str, named: Named, _path: _Path) -> str:
+    for _ in range(ROUNDS):
+        spans = find_in_string(text, named)
+        if not spans:
+            return text
+        text = _replaced(text, spans)
+    return _mark("text") if find_in_string(text, named) else text
+
+
+def _replaced(text: str, spans: list[Span]) -> str:
+    pieces: list[str] = []
+    at = 0
+    for start, end, kind in spans:
+        pieces += (text[at:start], _mark(kind))
+        at = end
+    return "".join((*pieces, text[at:]))
+
+
+def _mark(kind: str) -> str:
+    return f"[redacted: {kind}]"
+
+
+# Known structure. What is not named in it is free-form, as all of a tool's arguments are.
+
+_MESSAGE_IDS = frozenset({"id", "otid", "toolCallId", "responseId"})
+_PART_KEEPS = {
+    "text": frozenset({"textSignature"}),
+    "thinking": frozenset({"thinkingSignature"}),
+    "image": frozenset({"data"}),
+    "toolCall": frozenset({"id", "thoughtSignature"}),
+}
+
+
+def _top(value: Any, path: _Path, visit: _Visit) -> Any:
+    """A message's payload; or an object that has one, an envelope, or a list of such."""
+    if isinstance(value, dict):
+        if isinstance(value.get("content"), list) and isinstance(value.get("role"), str):
+            return _message(value, path, visit)
+        inner = {"message", "messages", "data", "state"} & value.keys()
+        if inner:
+            return _object(value, path, visit, dict.fromkeys(inner, _top))
+    elif isinstance(value, list):
+        return _list(value, path, visit, _top)
+    return _free(value, path, visit)
+
+
+def _message(value: Any, path: _Path, visit: _Visit) -> Any:
+    shapes = {"content": _content, "metadata": _metadata}
+    return _object(value, path, visit, shapes, _MESSAGE_IDS)
+
+
+def _content(value: Any, path: _Path, visit: _Visit) -> Any:
+    if not isinstance(value, list):
+        return _free(value, path, visit)
+    return _list(value, path, visit, _part)
+
+
+def _part(value: Any, path: _Path, visit: _Visit) -> Any:
+    if not isinstance(value, dict):
+        return _free(value, path, visit)
+    kind = value.get("type")
+    keeps = _PART_KEEPS.get(kind, frozenset()) if isinstance(kind, str) else frozenset()
+    if kind == "image" and not is_base64(value.get("data")):
+        keeps = frozenset()
+    return _object(value, path, visit, {}, keeps)
+
+
+def _metadata(value: Any, path: _Path, visit: _Visit) -> Any:
+    if not isinstance(value, dict):
+        return _free(value, path, visit)
+    return _object(value, path, visit, {"provider": _provider}, frozenset({"agent_id"}))
+
+
+def _provider(value: Any, path: _Path, visit: _Visit) -> Any:
+    if not isinstance(value, dict):
+        return _free(value, path, visit)
+    return _object(value, path, visit, {}, frozenset({"response_id"}))
+
+
+_Shape = Callable[[Any, _Path, _Visit], Any]
+
+
+def _object(
+    value: dict[str, Any],
+    path: _Path,
+    visit: _Visit,
+    shapes: Mapping[str, _Shape],
+    keeps: frozenset[str] = frozenset(),
+) -> Any:
+    """An object of which some values have a shape of their own and some are not looked at."""
+    changed: dict[str, Any] = {}
+    named = PLAIN
+    for key, item in value.items():
+        if key in keeps and isinstance(item, str):
+            continue
+        at = (path, key)
+        shape = shapes.get(key)
+        named = named.of(key)
+        new = shape(item, at, visit) if shape else _free(item, at, visit, named)
+        if new is not item:
+            changed[key] = new
+    return {**value, **changed} if changed else value
+
+
+def _list(value: list[Any], path: _Path, visit: _Visit, shape: _Shape) -> list[Any]:
+    new = [shape(item, (path, at), visit) for at, item in enumerate(value)]
+    return new if any(a is not b for a, b in zip(new, value, strict=True)) else value
+
+
+def _free(value: Any, path: _Path, visit: _Visit, named: Named = PLAIN) -> Any:
+    if isinstance(value, str):
+        return value if not named and is_identifier(value) else visit(value, named, path)
+    if isinstance(value, dict):
+        return _free_object(value, path, visit, named)
+    if isinstance(value, list):
+        items = []
+        inside = named.inside_list()
+        for at, item in enumerate(value):
+            items.append(_free(item, (path, at), visit, inside))
+            inside = inside.after(item)
+        return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
+    return value
+
+
+def _free_object(value: dict[str, Any], path: _Path, visit: _Visit, named: Named) -> Any:
+    new: dict[str, Any] = {}
+    same = True
+    inside = named.inside_object()
+    for key, item in value.items():
+        at = (path, key)
+        new_key = visit(key, PLAIN, at)
+        while new_key is not key and new_key in new:
+            new_key += "'"
+        new_item = _free(item, at, visit, inside.of(key))
+        same = same and new_key is key and new_item is item
+        new[new_key] = new_item
+        inside = inside.after(item)
+    return value if same else new
+
+
+def _shown(path: _Path) -> str:
+    keys: list[str] = []
+    while path is not None:
+        path, key = path
+        if isinstance(key, str) and _PLAIN_KEY.fullmatch(key):
+            keys.append(f".{key}")
+        else:
+            # A key may hold a secret, too.
+            keys.append(f"[{key if isinstance(key, int) else dumps(_redact(key, PLAIN, None))}]")
+    return "".join(reversed(keys)).removeprefix(".")
