@@ -182,6 +182,8 @@ class _Presenter:
     redaction: Redaction | None
     limit: int
     results: Mapping[str, list[Message]] = field(default_factory=dict)
+    filename: str | None = None
+    """The file that a tool was asked to read."""
 
     def shown(self, message: Message) -> Shown:
         marks = [] if message.active else ["compacted"]
@@ -318,6 +320,8 @@ class _Presenter:
             html = diff.highlight(shown)
         elif (whole := _json(shown)) is not None:
             html = jsonview.render(whole)
+        elif self.filename is not None and "\x1b" not in shown:
+            html = code.highlight(shown, filename=self.filename)
         else:
             html = code.terminal(shown)
         is_long = lines > LONG_LINES or len(text) > LONG_TEXT
@@ -327,10 +331,11 @@ class _Presenter:
         name, call_id = _text(part.get("name")) or "?", _text(part.get("id")) or ""
         arguments = part.get("arguments")
         html = jsonview.arguments(name, arguments) if arguments not in (None, {}) else Markup("")
-        return CallPart(call_id, name, html, self.answers(call_id))
+        read = _file_read(name, arguments)
+        return CallPart(call_id, name, html, self.answers(call_id, read))
 
-    def answers(self, call_id: str) -> "tuple[Shown, ...]":
-        inner = _Presenter(self.links, self.redaction, self.limit)
+    def answers(self, call_id: str, read: str | None = None) -> "tuple[Shown, ...]":
+        inner = _Presenter(self.links, self.redaction, self.limit, filename=read)
         return tuple(inner.shown(each) for each in self.results.get(call_id, ()))
 
     def image(self, message: Message, at: int, part: Mapping[str, Any]) -> ImagePart:
@@ -349,6 +354,14 @@ def local_time(text: str, *, seconds: bool = True) -> str:
     except (ValueError, OverflowError, OSError):
         return text[:40]
     return moment.strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
+
+
+def _file_read(name: str, arguments: Any) -> str | None:
+    """The file whose content a call asks for."""
+    if "read" not in name.lower():
+        return None
+    paths = (_text(_at(arguments, key)) for key in ("file_path", "path", "filename"))
+    return next((path for path in paths if path), None)
 
 
 def _facts(payload: Mapping[str, Any]) -> Iterator[str]:

@@ -24,6 +24,7 @@ from lettaspace.conversation.space import Space
 from lettaspace.errors import Ambiguous, InvalidInput, LettaspaceError, NotFound
 from lettaspace.page.messages import Redaction
 from lettaspace.viewer import templates
+from lettaspace.viewer.context import memory, memory_commit, memory_file, prompt
 from lettaspace.viewer.conversation import conversation, covered, image, message
 from lettaspace.viewer.conversations import agent, agents, conversations
 from lettaspace.viewer.guard import Guard, Hosts, nothing
@@ -64,7 +65,11 @@ def viewer(
         Route("/", conversations),
         Route("/agents", agents),
         Route("/agents/{agent}", agent),
+        Route("/agents/{agent}/memory", memory),
+        Route("/agents/{agent}/memory/file", memory_file),
+        Route("/agents/{agent}/memory/commit/{revision}", memory_commit),
         Route("/c/{rkey}", conversation),
+        Route("/c/{rkey}/prompt", prompt),
         Route("/c/{rkey}/covered/{tid}", covered),
         Route("/c/{rkey}/m/{tid}", message),
         Route("/c/{rkey}/m/{tid}/image/{part:int}", image),

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lettaspace.conversation.space import Found, Hit
-from lettaspace.viewer.site import Site, numbered, path, site
+from lettaspace.viewer.site import Site, numbered, page_number, path, site
 
 SIZE = 50
 """Hits on a page."""
@@ -22,8 +22,7 @@ def search(request: Request) -> Response:
     thinking = request.query_params.get("thinking") == "1"
     if not query.strip():
         return here.page("search.html", section="search", query="", thinking=thinking)
-    number = request.query_params.get("page", "1")
-    start = (int(number) - 1) * SIZE if number.isascii() and number.isdigit() else 0
+    start = (page_number(request) - 1) * SIZE
     found = here.space.search(
         query, thinking=thinking, start=max(0, min(start, 1 << 40)), limit=SIZE
     )

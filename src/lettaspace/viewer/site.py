@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote, urlencode
@@ -46,6 +46,11 @@ class Site:
         self._listing.refresh()
         return self._listing
 
+    @property
+    def redact(self) -> Callable[[str], str] | None:
+        """What texts go through; None where nothing is redacted."""
+        return None if self.redaction is None else self.redaction.text
+
     def close(self) -> None:
         with self._building:
             if self._listing is not None:
@@ -72,8 +77,6 @@ class Site:
 
     def clean(self, info: ConversationInfo) -> ConversationInfo:
         """A conversation as it may be shown."""
-        from dataclasses import replace
-
         if self.redaction is None or not info.title:
             return info
         return replace(info, title=self.redaction.text(info.title))
@@ -108,12 +111,17 @@ class Pager(Generic[T]):
     older: str | None
 
 
+def page_number(request: Request) -> int:
+    """Which page of a list is asked for, from 1."""
+    given = request.query_params.get("page", "1")
+    is_number = given.isascii() and given.isdigit() and len(given) < 9
+    return max(1, int(given)) if is_number else 1
+
+
 def numbered(request: Request, total: int, size: int) -> tuple[int, "PagerAddress"]:
     """Where the page that a request asks for starts, and what makes its pager."""
-    given = request.query_params.get("page", "1")
     pages = max(1, -(-total // size))
-    number = int(given) if given.isascii() and given.isdigit() and len(given) < 9 else 1
-    number = min(max(number, 1), pages)
+    number = min(page_number(request), pages)
     return (number - 1) * size, PagerAddress(request, number, pages, size, total)
 
 
