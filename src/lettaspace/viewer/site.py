@@ -1,7 +1,7 @@
 """What the pages share: the space, its listing, and how an answer is made."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
