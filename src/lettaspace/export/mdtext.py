@@ -27,9 +27,9 @@ MAX_NESTING = 60
 _SCHEMES = ("http", "https", "mailto")
 
 _SCHEME = re.compile(r"\s*([^/?#]*?):")
-_BLANK = re.compile(r"\n[ \t]*\n")
+_BLANK = re.compile(r"\n>[ \t]*\n")
 _BACKTICKS = re.compile("`+")
-_PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+_MARKS = re.compile(r"([\\`*_{}\[\]<>#|~&!$^])")
 # HTML, links, pictures and definitions all begin so.
 _OPENING = re.compile(r"[<\[]|\{=")
 _TAG = re.compile("<[A-Za-z/!?]")
@@ -40,9 +40,10 @@ _BEYOND = re.compile(r"\[\^|\{=")
 def quoted(text: str) -> str:
     """What somebody said: its Markdown within a quotation, or all of it fenced."""
     text = inert_block(text)
-    if not _harmless(text):
-        return _fenced(text, "text")
-    return "\n".join(f"> {line}" if line else ">" for line in text.strip("\n").split("\n"))
+    lines = text.strip("\n").split("\n")
+    quotation = "\n".join(f"> {line}" if line else ">" for line in lines)
+    # Only there it is clear what a text is: a tab is narrower within a quotation.
+    return quotation if _harmless(quotation) else _fenced(text, "text")
 
 
 def fenced(text: str, language: str = "text") -> str:
@@ -52,7 +53,7 @@ def fenced(text: str, language: str = "text") -> str:
 
 def escaped(text: str) -> str:
     """One line of text, of which nothing is Markdown."""
-    return _PUNCTUATION.sub(r"\\\1", inert(text).strip())
+    return _MARKS.sub(r"\\\1", inert(text).strip())
 
 
 def code(text: str) -> str:
