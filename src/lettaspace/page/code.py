@@ -5,9 +5,8 @@ for syntax, by Pygments' short names, and `t-…` for a terminal's colours.
 """
 
 import re
-from collections.abc import Iterator
 from functools import lru_cache
-from itertools import groupby
+from time import thread_time
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
@@ -21,7 +20,11 @@ MAX_HIGHLIGHTED = 100_000
 """Longer texts (in characters) are shown without colours."""
 
 MAX_LINE = 2_000
-"""So are texts with a longer line: lexers may take quadratic time for one."""
+"""So are texts with a longer line, for which many lexers take quadratic time."""
+
+MAX_SECONDS = 1.0
+"""So are texts for which a lexer takes more of the processor's time, ten times as much as for
+the longest ordinary text: they were made for that."""
 
 _COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 _SGR = re.compile(r"\x1b\[([0-9;:]{0,64})m")
@@ -84,11 +87,7 @@ def _coloured(text: str, language: str | None, filename: str | None) -> Markup:
         return escape(text)
     # Lexers expect whole lines.
     whole = text if text.endswith("\n") else text + "\n"
-    try:
-        tokens = list(_tokens(lexer, whole))
-    except Exception:
-        # Hundreds of lexers, each by another author: some fail for text they don't expect.
-        return escape(text)
+    tokens = _tokens(lexer, whole)
     if "".join(piece for _, piece in tokens) != whole:
         return escape(text)
     if whole is not text:
@@ -96,10 +95,25 @@ def _coloured(text: str, language: str | None, filename: str | None) -> Markup:
     return Markup().join(span(kind and f"s-{kind}", piece) for kind, piece in tokens if piece)
 
 
-def _tokens(lexer: "Lexer", text: str) -> Iterator[tuple[str, str]]:
-    """Runs of one kind: its short name (empty for plain text) and the text."""
-    for kind, run in groupby(lexer.get_tokens(text), lambda token: _short_name(token[0])):
-        yield kind, "".join(piece for _, piece in run)
+def _tokens(lexer: "Lexer", text: str) -> list[tuple[str, str]]:
+    """Runs of one kind: its short name (empty for plain text) and the text.
+
+    Empty or incomplete where the lexer fails or takes too long.
+    """
+    runs: list[tuple[str, list[str]]] = []
+    end = thread_time() + MAX_SECONDS
+    try:
+        for token, piece in lexer.get_tokens(text):
+            kind = _short_name(token)
+            if runs and runs[-1][0] == kind:
+                runs[-1][1].append(piece)
+            else:
+                runs.append((kind, [piece]))
+            if thread_time() > end:
+                break
+    except Exception:  # noqa: S110 - hundreds of lexers, some of which fail for odd text
+        pass
+    return [(kind, "".join(pieces)) for kind, pieces in runs]
 
 
 @lru_cache(maxsize=512)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from markdown_it.rules_core import StateCore
     from markdown_it.token import Token
 
-MAX_PARSED = 200_000
+MAX_PARSED = 100_000
 """Longer texts (in characters) are shown as they are."""
 
 MAX_PARAGRAPH = 10_000
