@@ -10,8 +10,10 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -26,6 +28,7 @@ _SETTINGS = {
     "submodule.recurse": "false",
 }
 _HEADER = re.compile(rb"[0-9a-f]{40,64} blob ([0-9]+)\n")
+_MAX_SAID = 1 << 16
 _UNREADABLE = re.compile("bad config|repository extension|repo version", re.IGNORECASE)
 
 
@@ -61,6 +64,8 @@ class Answer:
     code: int
     out: str
     err: str
+    cut: bool = False
+    """There was more than was asked for; the command was ended, and `code` is 0."""
 
 
 class Git:
@@ -99,6 +104,51 @@ class Git:
             self._refuse(answer.err)
         return answer
 
+    def read(self, *arguments: str, limit: int, given: str = "") -> Answer:
+        """A command that looks at objects alone, of which at most `limit` bytes are read; `given`
+        is its input. Paths among the arguments are meant literally."""
+        command = self._command("--no-pager", "--literal-pathspecs", *arguments)
+        with (
+            tempfile.TemporaryDirectory() as place,
+            # Files, unlike pipes, are never full: git waits for nobody but the reader of `out`.
+            tempfile.TemporaryFile() as into,
+            tempfile.TemporaryFile() as err,
+        ):
+            into.write(given.encode("utf-8", "surrogateescape"))
+            into.seek(0)
+            # With an index, git would take what lies in the work tree for what is committed.
+            environment = self._environment({}) | {"GIT_INDEX_FILE": os.path.join(place, "none")}  # noqa: PTH118
+            try:
+                process = subprocess.Popen(  # noqa: S603, the arguments are our own
+                    command,
+                    cwd=self.path,
+                    env=environment,
+                    stdin=into,
+                    stdout=subprocess.PIPE,
+                    stderr=err,
+                )
+            except OSError as error:
+                raise self._broken(error.strerror or "cannot be entered") from None
+            with self._alarm(process) as alarm:
+                out = cast(IO[bytes], process.stdout).read(limit + 1)
+                cut = len(out) > limit
+                if cut:
+                    process.kill()
+                process.wait()
+                if alarm.finished.is_set():
+                    raise self._late()
+            err.seek(0)
+            said = err.read(_MAX_SAID).decode("utf-8", "replace")
+        answer = Answer(
+            0 if cut else process.returncode,
+            out[:limit].decode("utf-8", "surrogateescape"),
+            said,
+            cut,
+        )
+        if answer.code:
+            self._refuse(answer.err)
+        return answer
+
     def blobs(self, names: Sequence[str], limit: int) -> Iterator[bytes | None]:
         """The contents of objects, in order, from one process; None and the end for one that
         cannot be read, or with which all would be more than `limit` bytes."""
@@ -110,10 +160,7 @@ class Git:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        alarm = threading.Timer(self.timeout, process.kill)
-        alarm.daemon = True
-        alarm.start()
-        try:
+        with self._alarm(process) as alarm:
             into, out = cast(IO[bytes], process.stdin), cast(IO[bytes], process.stdout)
             for name in names:
                 data = _blob(into, out, name, limit)
@@ -123,10 +170,6 @@ class Git:
                 if data is None:
                     return
                 limit -= len(data)
-        finally:
-            alarm.cancel()
-            process.kill()
-            process.communicate()
 
     def filters_off(self) -> dict[str, str]:
         """Settings that disarm every filter: comparing a file with the index would run it."""
@@ -137,6 +180,19 @@ class Git:
             for driver in drivers
             for key, value in (("clean", ""), ("process", ""), ("required", "false"))
         }
+
+    @contextmanager
+    def _alarm(self, process: "subprocess.Popen[bytes]") -> Iterator[threading.Timer]:
+        """Ends a process when its time is up, and in any case at the end."""
+        alarm = threading.Timer(self.timeout, process.kill)
+        alarm.daemon = True
+        alarm.start()
+        try:
+            yield alarm
+        finally:
+            alarm.cancel()
+            process.kill()
+            process.communicate()
 
     def _command(self, *arguments: str) -> list[str]:
         if not os.path.isdir(self.path):  # noqa: PTH112, which does not raise

@@ -28,7 +28,7 @@ MAX_SNAPSHOT = 64 << 20
 """The most bytes of content in a snapshot."""
 
 _MAX_SCAN = 4 << 20
-_REVISION = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+REVISION = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _CONFLICT = re.compile(
     rb"^<{7}(?: [^\n]*)?\r?$.*?^={7}\r?$.*?^>{7}(?: [^\n]*)?\r?$", re.MULTILINE | re.DOTALL
 )
@@ -108,7 +108,7 @@ class MemoryDirectory:
         self.path = Path(os.path.realpath(path))
         if os.pathsep in str(self.path.parent):
             raise InvalidInput(f"{self.path}: a memory directory's path may not hold {os.pathsep}")
-        self._git = Git(self.path, timeout)
+        self.git = Git(self.path, timeout)
 
     def state(self) -> MemoryState:
         """What is there. Raises nothing: every answer of git's has its kind."""
@@ -123,10 +123,10 @@ class MemoryDirectory:
         Raises InvalidInput (not a full commit id), NotFound, Damaged (an object cannot be
         read, or all are more than `MAX_SNAPSHOT`) or StoreUnavailable.
         """
-        if _REVISION.fullmatch(revision) is None:
+        if REVISION.fullmatch(revision) is None:
             raise InvalidInput(f"{revision[:80]!r} is not a full commit id")
-        with _said():
-            listing = self._git.run("ls-tree", "-r", "-z", "--full-tree", f"{revision}^{{commit}}")
+        with said():
+            listing = self.git.run("ls-tree", "-r", "-z", "--full-tree", f"{revision}^{{commit}}")
             if listing.code:
                 raise Damaged(f"{self.path}: commit {revision} cannot be read")
             modes: dict[str, str] = {}
@@ -141,12 +141,12 @@ class MemoryDirectory:
                     modes[path], names[path] = mode, name
             files: dict[str, bytes] = {}
             links: dict[str, bytes] = {}
-            contents = self._git.blobs(list(names.values()), MAX_SNAPSHOT)
+            contents = self.git.blobs(list(names.values()), MAX_SNAPSHOT)
             for path, data in zip(names, contents, strict=False):
                 if data is None:
                     raise Damaged(f"{self.path}: object {names[path]} is unreadable or too large")
                 (links if modes[path] == "120000" else files)[path] = data
-            quote = self._git.run(
+            quote = self.git.run(
                 "config", "--type=bool", "--default=true", "--get", "core.quotePath"
             )
         return Snapshot(revision, files, links, tuple(modules), quote.out.strip() != "false")
@@ -161,10 +161,10 @@ class MemoryDirectory:
         Filters are off, so a file that one would rewrite (`git-lfs`) may be named needlessly.
         Raises NotFound, Damaged or StoreUnavailable.
         """
-        with _said():
-            status = self._git.run(
+        with said():
+            status = self.git.run(
                 "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames",
-                "--ignore-submodules=all", settings=self._git.filters_off(),
+                "--ignore-submodules=all", settings=self.git.filters_off(),
             )  # fmt: skip
         if status.code:
             if "work tree" in status.err:
@@ -189,11 +189,11 @@ class MemoryDirectory:
             return has_conflict_markers(file.read(_MAX_SCAN))
 
     def _state(self) -> MemoryState:
-        head = self._git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
-        symbolic = self._git.run("symbolic-ref", "--quiet", "HEAD")
+        head = self.git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+        symbolic = self.git.run("symbolic-ref", "--quiet", "HEAD")
         branch = symbolic.out.strip().removeprefix("refs/heads/") if not symbolic.code else None
         revision = head.out.strip()
-        if not head.code and _REVISION.fullmatch(revision):
+        if not head.code and REVISION.fullmatch(revision):
             if branch is not None:
                 return MemoryState(MemoryKind.OK, self.path, revision, branch)
             note = f"{self.path}: HEAD is detached at {revision}"
@@ -206,10 +206,10 @@ class MemoryDirectory:
 
     def _has_history(self) -> bool:
         """Whether there are traces of commits, though HEAD leads to none."""
-        refs = self._git.run("for-each-ref", "--count=1", "--format=%(refname)")
+        refs = self.git.run("for-each-ref", "--count=1", "--format=%(refname)")
         if refs.code or refs.out or "broken ref" in refs.err:
             return True
-        log = self._git.run("rev-parse", "--git-path", "logs/HEAD").out.rstrip("\n")
+        log = self.git.run("rev-parse", "--git-path", "logs/HEAD").out.rstrip("\n")
         try:
             return bool(log) and (self.path / log).stat().st_size > 0
         except OSError:
@@ -226,7 +226,8 @@ def _error(kind: MemoryKind, message: str) -> LettaspaceError:
 
 
 @contextmanager
-def _said() -> Iterator[None]:
+def said() -> Iterator[None]:
+    """Turns what git refuses into the errors that callers know."""
     try:
         yield
     except UnusableError as error:

@@ -120,6 +120,35 @@ def compile_prompt(
     InvalidRecord (too large, or half a character in the template), and what reading memory
     raises. Then the old prompt stays.
     """
+    rkey, make = _compiler(space, conversation, memory, template, now, message_count)
+    return _store(space, rkey, make)
+
+
+def preview_prompt(
+    space: "Space",
+    conversation: str,
+    *,
+    memory: MemoryDirectory | None,
+    template: str | None = None,
+    now: datetime | None = None,
+) -> Value:
+    """The record that `compile_prompt` would store. Writes nothing, and raises the same."""
+    rkey, make = _compiler(space, conversation, memory, template, now, None)
+    with space.repo.snapshot() as reader:
+        value = make(reader)
+    _check_size(rkey, value)
+    return value
+
+
+def _compiler(
+    space: "Space",
+    conversation: str,
+    memory: MemoryDirectory | None,
+    template: str | None,
+    now: datetime | None,
+    message_count: int | None,
+) -> tuple[str, Callable[[Reader], Value]]:
+    """The key of a conversation, and what makes its prompt of the stored state."""
     rkey, uri = _names(space, conversation)
     at = _time(space, now)
     snapshot = committed(memory) if memory is not None else None
@@ -146,7 +175,7 @@ def compile_prompt(
             value["memfsRevision"] = snapshot.revision
         return value
 
-    return _store(space, rkey, make)
+    return rkey, make
 
 
 def update_memory(

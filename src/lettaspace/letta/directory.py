@@ -101,7 +101,7 @@ def list_directory(directory: Path) -> Listing:
     if not (directory / "conversations").is_dir() and not (directory / "agents").is_dir():
         raise NotFound(f"no Letta storage directory at {directory}")
     listing = Listing()
-    for entry in _entries(directory / "agents"):
+    for entry in entries(directory / "agents"):
         if not entry.name.endswith(".json"):
             continue
         agent_id = decode_name(entry.name.removesuffix(".json"))
@@ -109,7 +109,7 @@ def list_directory(directory: Path) -> Listing:
             listing.odd.append(f"agents/{_printable(entry.name)}")
         else:
             listing.agents.append(AgentFile(agent_id, Path(entry.path)))
-    for entry in _entries(directory / "conversations"):
+    for entry in entries(directory / "conversations"):
         key = decode_name(entry.name)
         if not entry.is_dir():
             continue
@@ -195,7 +195,8 @@ def _at_rest(path: Path, patience: float) -> bool:
         return False
 
 
-def _entries(path: Path) -> Iterator["os.DirEntry[str]"]:
+def entries(path: Path) -> Iterator["os.DirEntry[str]"]:
+    """What a directory lists; nothing where there is none. Raises StoreUnavailable."""
     try:
         with os.scandir(path) as entries:
             yield from entries
