@@ -19,7 +19,7 @@ from lettaspace.conversation.pairing import Ledger
 from lettaspace.conversation.records import LOCAL_MESSAGE
 from lettaspace.errors import Damaged, InvalidInput, NotFound
 from lettaspace.page import code, diff, jsonview, markdown
-from lettaspace.page.images import image_size
+from lettaspace.page.images import image_bytes, image_size
 
 LONG_LINES = 24
 LONG_TEXT = 3_000
@@ -87,6 +87,8 @@ class ImagePart:
     kind: ClassVar[str] = "image"
     url: str | None
     about: str
+    source: Markup | None = None
+    """Of a drawing that is a text: no browser is asked to draw it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,7 +346,19 @@ class _Presenter:
         about = _text(part.get("mimeType")) or "image"
         if size is not None:
             about += f", {size:,} bytes" if size < 10_000 else f", {size / 1000:,.0f} KB"
+        kind = _text(part.get("mimeType")) or ""
+        if "svg" in kind.lower() and (source := self.svg(message, data)) is not None:
+            return ImagePart(None, about, source)
         return ImagePart(self.links.image(message, at, data), about)
+
+    def svg(self, message: Message, data: Any) -> Markup | None:
+        try:
+            source = image_bytes(data, message.open_blob).decode()
+        except (Damaged, InvalidInput, NotFound, UnicodeDecodeError):
+            return None
+        if self.redaction is not None:
+            source = self.redaction.text(source)
+        return code.highlight(self.shortened(source), "xml")
 
 
 def local_time(text: str, *, seconds: bool = True) -> str:
