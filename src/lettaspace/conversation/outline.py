@@ -23,7 +23,7 @@ class Order(Protocol):
     """An order of some of a conversation's messages."""
 
     def find(self, rkey: str) -> Node | None:
-        """The message with a TID, or what stands for it in this order."""
+        """The message with a TID, if it is one of them."""
         ...
 
     def forward(self, after: Node | None) -> Iterator[Node]:
@@ -42,13 +42,8 @@ class WindowOrder:
         self._ranges = Ranges(connection, conversation)
 
     def find(self, rkey: str) -> Node | None:
-        """What was compacted is found where the outermost summary that covers it stands."""
         node = self._ranges.find(rkey)
-        seen: set[str] = set()
-        while node and node.covered_by and node.covered_by not in seen:
-            seen.add(node.covered_by)
-            node = self._ranges.summary(node.covered_by) or node
-        return node
+        return node if node is not None and node.in_window else None
 
     def forward(self, after: Node | None) -> Iterator[Node]:
         return self._ranges.range(WINDOW, after, up=True)

@@ -18,10 +18,10 @@ from sqlalchemy import Connection, select
 
 from lettaspace.atproto import lexicon
 from lettaspace.atproto.uri import SpaceRef, parse_record_uri
+from lettaspace.conversation import landmarks, overview, paging, reading
 from lettaspace.conversation import (
     local_message as local_message,
 )  # the format known from the start
-from lettaspace.conversation import overview, paging, reading
 from lettaspace.conversation.handle import Conversation
 from lettaspace.conversation.index import MessageIndex, find_conversation_id
 from lettaspace.conversation.message import Message
@@ -255,20 +255,20 @@ class Space:
             get_blob = self.repo.get_blob
             return paging.covered(connection, conversation, get_blob, summary, anchor, limit)
 
-    def compactions(self, conversation: str) -> list[paging.CompactionPoint]:
+    def compactions(self, conversation: str) -> list[landmarks.CompactionPoint]:
         """The summaries of a conversation (its URI), by seq."""
         with self.database.read() as connection:
-            return paging.compactions(connection, conversation)
+            return landmarks.compactions(connection, conversation)
 
-    def covering(self, conversation: str, rkey: str) -> list[paging.CompactionPoint]:
+    def covering(self, conversation: str, rkey: str) -> list[landmarks.CompactionPoint]:
         """The summaries that cover a message (its TID), the outermost last."""
         with self.database.read() as connection:
-            return paging.covering(connection, conversation, rkey)
+            return landmarks.covering(connection, conversation, rkey)
 
-    def ticks(self, conversation: str, *, view: paging.View, count: int) -> list[paging.Tick]:
-        """Messages that divide a conversation evenly; see `paging.ticks`."""
+    def ticks(self, conversation: str, *, view: paging.View, count: int) -> list[landmarks.Tick]:
+        """Messages that divide a conversation evenly; see `landmarks.ticks`."""
         with self.database.read() as connection:
-            return paging.ticks(connection, conversation, view, count)
+            return landmarks.ticks(connection, conversation, window=view == "window", count=count)
 
     def prompt(self, conversation: str) -> Record | None:
         """The compiled prompt of a conversation (its TID), as stored."""
