@@ -11,109 +11,29 @@ are counted (`unpriced`), their tokens too.
 Source: `usage` of LocalMessage; what counting too often looks like: ccusage's issues.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime, timedelta
-from decimal import Context, Decimal, localcontext
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator
+from threading import Lock
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, Select, select
 
-from lettaspace.atproto import cbor
-from lettaspace.atproto.cid import CID
-from lettaspace.conversation import codec
-from lettaspace.conversation.formats import OpenBlob, Stored
-from lettaspace.conversation.jsontext import number_text
-from lettaspace.conversation.records import LOCAL_MESSAGE
-from lettaspace.errors import Damaged, InvalidInput, NotFound
+from lettaspace.conversation.formats import OpenBlob
+from lettaspace.conversation.records import MESSAGE
+from lettaspace.conversation.responses import Reader, Response, Unreadable
+from lettaspace.conversation.totals import Row as Row
+from lettaspace.conversation.totals import Totals as Totals
+from lettaspace.conversation.totals import UsageReport as UsageReport
+from lettaspace.conversation.totals import add_up
 from lettaspace.space import schema
-from lettaspace.space.writes import Value
 
-_K = TypeVar("_K")
+if TYPE_CHECKING:
+    from lettaspace.conversation.space import Space
 
-_STAGES = timedelta(minutes=10)
-"""How far apart the messages of one response may be. Some local servers draw their ids from
-so few numbers that the same one comes again: then it is another response."""
+_IN = 500
+"""Values in one statement."""
 
-_EXACT = Context(prec=120)
-"""Digits for sums of costs of the sizes below."""
-_LARGEST = 15
-_SMALLEST = -60
-_MAX_DIGITS = 80
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Sums over responses."""
-
-    responses: int = 0
-    input: int = 0
-    """Tokens read that no cache had."""
-    output: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    reasoning: int = 0
-    """Those of the output that were thinking, where the provider says so."""
-    total: int = 0
-    """All tokens."""
-    cost: Decimal = Decimal(0)
-    """US dollars, of the responses whose cost is known."""
-    unpriced: int = 0
-    """Responses whose cost is not known."""
-
-    def __add__(self, other: "Totals") -> "Totals":
-        with localcontext(_EXACT):
-            cost = self.cost + other.cost
-        counts = {
-            each.name: getattr(self, each.name) + getattr(other, each.name)
-            for each in fields(self)
-            if each.name != "cost"
-        }
-        return Totals(cost=cost, **counts)
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What one model used on one day."""
-
-    day: str
-    """The date in UTC, as in 2026-03-09."""
-    provider: str | None
-    model: str | None
-    totals: Totals
-
-
-@dataclass(frozen=True, slots=True)
-class UsageReport:
-    """Tokens and cost, in all and by day and model."""
-
-    rows: list[Row] = field(default_factory=list)
-    """By day, provider and model; a day without responses has none."""
-    copies: int = 0
-    """Messages that were not counted, since another one holds the same response."""
-    unreadable: int = 0
-    """Messages whose usage could not be read."""
-
-    @property
-    def total(self) -> Totals:
-        return sum((row.totals for row in self.rows), Totals())
-
-    def by_day(self) -> dict[str, Totals]:
-        return _grouped((row.day, row.totals) for row in self.rows)
-
-    def by_model(self) -> dict[tuple[str | None, str | None], Totals]:
-        """By provider and model."""
-        return _grouped(((row.provider, row.model), row.totals) for row in self.rows)
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """What a message says of the provider response that it came from."""
-
-    provider: str | None
-    model: str | None
-    id: str | None
-    totals: Totals
+_REPORTS = 64
+"""Reports that a counter keeps."""
 
 
 def count_usage(
@@ -124,159 +44,145 @@ def count_usage(
     agent: str | None = None,
 ) -> UsageReport:
     """What was used in a conversation, by an agent (their URIs), or in all of a store."""
-    counted: list[_Counted] = []
-    by_key: dict[Any, _Counted] = {}
-    copies = unreadable = 0
-    for stored in _messages(connection, conversation):
-        try:
-            value = cbor.decode(stored)
-            if value["role"] != "assistant" or agent not in (None, value["agent"]):
-                continue
-            response = _response(value, open_blob)
-        except (Damaged, InvalidInput, NotFound, RecursionError):
-            unreadable += 1
-            continue
-        if response is None:
-            continue
-        key, at = _key(value, response), _moment(value["createdAt"])
-        known = by_key.get(key)
-        if known is not None and abs(at - known.last) <= _STAGES:
-            copies += 1
-            known.last = at
-            if _size(response) > _size(known.response):
-                known.response = response
-        else:
-            by_key[key] = _Counted(response, at.date().isoformat(), at)
-            counted.append(by_key[key])
-    grouped = _grouped(
-        ((each.day, each.response.provider, each.response.model), each.response.totals)
-        for each in counted
-    )
-    order = sorted(grouped, key=lambda key: tuple(part or "" for part in key))
-    return UsageReport([Row(*key, grouped[key]) for key in order], copies, unreadable)
-
-
-@dataclass(slots=True)
-class _Counted:
-    response: Response
-    day: str
-    last: datetime
-
-
-def _messages(connection: Connection, conversation: str | None) -> Iterator[bytes]:
-    index = schema.message_index.c
-    names = schema.message_conversations.c
-    query = (
-        select(schema.records.c.value)
-        .join(schema.message_index, index.record == schema.records.c.id)
-        .order_by(index.created_at, index.rkey)
-    )
+    read = Reader(open_blob).read
+    query = _messages
     if conversation is not None:
-        query = query.join(schema.message_conversations, names.id == index.conversation)
-        query = query.where(names.uri == conversation)
+        query = (
+            query.join(schema.message_index, _index.record == _records.id)
+            .join(schema.message_conversations, _names.id == _index.conversation)
+            .where(_names.uri == conversation)
+        )
+    found = ((rkey, read(value)) for rkey, value in _stream(connection, query))
+    return add_up(found, None, agent)
+
+
+class UsageCounter:
+    """Counts again and again, and reads only what changed in between.
+
+    The same numbers as `Space.usage`, but for a message that was read and cannot be any more:
+    what it said is still known. For any number of threads; keep one for as long as the space
+    is open. It takes some 400 bytes a response.
+    """
+
+    def __init__(self, space: "Space") -> None:
+        self._space = space
+        self._lock = Lock()
+        self._reader = Reader(space.repo.get_blob)
+        self._repos: dict[int, _Known] = {}
+        self._reports: dict[tuple[str | None, str | None], UsageReport] = {}
+
+    def report(self, conversation: str | None = None, agent: str | None = None) -> UsageReport:
+        """What was used in a conversation (its URI), by an agent (its URI or key), or in all.
+
+        Reports are shared among callers, who may not change them.
+        """
+        if agent is not None and not agent.startswith("at://"):
+            agent = self._space.address.agent(agent)
+        scope = conversation, agent
+        # The snapshot is taken under the lock, so that none is older than what is known.
+        with self._lock, self._space.database.read() as connection:
+            if self._refresh(connection) or len(self._reports) >= _REPORTS:
+                self._reports.clear()
+            if scope not in self._reports:
+                found = (item for known in self._repos.values() for item in known.said.items())
+                self._reports[scope] = add_up(found, conversation, agent)
+            return self._reports[scope]
+
+    def _refresh(self, connection: Connection) -> bool:
+        """Whether anything changed."""
+        changed = False
+        for repo, rev in connection.execute(select(_repos.id, _repos.rev)).all():
+            # Put back when it is whole: what breaks off here is read afresh the next time.
+            known = self._repos.pop(repo, None)
+            if known is None or not _continues(connection, repo, known.rev, rev):
+                known = _Known(repo)
+                known.read_all(connection, self._reader)
+                changed = True
+            else:
+                # What could not be read may be readable now: a blob may have come.
+                again = set(known.unreadable)
+                if rev != known.rev:
+                    again.update(_written(connection, repo, known.rev))
+                changed |= known.read_again(connection, self._reader, again)
+            known.rev = rev
+            self._repos[repo] = known
+        return changed
+
+
+class _Known:
+    """What the messages of one repo say, by record key, as of a revision."""
+
+    def __init__(self, repo: int) -> None:
+        self.repo = repo
+        self.rev: str | None = None
+        self.said: dict[str, Response | Unreadable] = {}
+        self.unreadable: set[str] = set()
+
+    def read_all(self, connection: Connection, reader: Reader) -> None:
+        self._read(connection, reader, _messages.where(_records.repo == self.repo))
+
+    def read_again(self, connection: Connection, reader: Reader, rkeys: Iterable[str]) -> bool:
+        """Whether any of these messages, or what became of them, says anything new."""
+        changed = False
+        wanted = sorted(rkeys)
+        for start in range(0, len(wanted), _IN):
+            some = wanted[start : start + _IN]
+            before = {rkey: self.said.pop(rkey, None) for rkey in some}
+            self.unreadable.difference_update(some)
+            query = _messages.where(_records.repo == self.repo, _records.rkey.in_(some))
+            self._read(connection, reader, query)
+            changed |= any(self.said.get(rkey) != said for rkey, said in before.items())
+        return changed
+
+    def _read(self, connection: Connection, reader: Reader, query: Select[Any]) -> None:
+        for rkey, value in _stream(connection, query):
+            found = reader.read(value)
+            if found is None:
+                continue
+            if isinstance(found, Unreadable):
+                self.unreadable.add(rkey)
+                if found.conversation is None:
+                    found = Unreadable(_conversation(connection, self.repo, rkey), None)
+            self.said[rkey] = found
+
+
+_records = schema.records.c
+_repos = schema.repos.c
+_ops = schema.ops.c
+_index = schema.message_index.c
+_names = schema.message_conversations.c
+
+_messages = select(_records.rkey, _records.value).where(_records.collection == MESSAGE)
+
+
+def _stream(connection: Connection, query: Select[Any]) -> Iterator[tuple[str, bytes]]:
+    return ((rkey, value) for rkey, value in connection.execute(query))
+
+
+def _continues(connection: Connection, repo: int, since: str | None, rev: str | None) -> bool:
+    """Whether the log tells all that was written since a revision."""
+    if since == rev:
+        return True
+    if since is None or rev is None or rev < since:
+        return False
+    query = select(_ops.rev).where(_ops.repo == repo, _ops.rev == since).limit(1)
+    return connection.execute(query).first() is not None
+
+
+def _written(connection: Connection, repo: int, since: str | None) -> Iterator[str]:
+    """The keys of the messages that were written or deleted since a revision."""
+    query = select(_ops.rkey).where(_ops.repo == repo, _ops.rev > since, _ops.collection == MESSAGE)
     return iter(connection.execute(query).scalars())
 
 
-def _response(value: Value, open_blob: OpenBlob) -> Response | None:
-    payload = value["message"]
-    if (payload["format"], payload["version"]) != (LOCAL_MESSAGE, 1):
-        return None
-    return _local_message(payload["data"], open_blob)
-
-
-def _local_message(data: Stored, open_blob: OpenBlob) -> Response | None:
-    if "$type" in data:
-        data = codec.decode(data, open_blob, images=False)
-        if not isinstance(data, dict):
-            return None
-    metadata = data.get("metadata")
-    noted = metadata.get("provider") if isinstance(metadata, dict) else None
-    parts = {key: data.get(key) for key in ("provider", "model", "responseId", "usage")}
-    found = codec.decode({**parts, "noted": noted}, open_blob)
-    noted = found["noted"] if isinstance(found["noted"], dict) else {}
-    used = found["usage"] if isinstance(found["usage"], dict) else noted.get("usage")
-    if not isinstance(used, dict):
-        return None
-    return Response(
-        _text(found["provider"]) or _text(noted.get("provider_id")),
-        _text(found["model"]) or _text(noted.get("model_id")),
-        _text(found["responseId"]) or _text(noted.get("response_id")),
-        _totals(used),
+def _conversation(connection: Connection, repo: int, rkey: str) -> str | None:
+    """The conversation of a message, if it is not to be had of the message itself."""
+    record = select(_records.id).where(
+        _records.repo == repo, _records.collection == MESSAGE, _records.rkey == rkey
     )
-
-
-def _totals(used: Mapping[str, Any]) -> Totals:
-    names = {"input": "input", "output": "output", "cache_read": "cacheRead"}
-    names |= {"cache_write": "cacheWrite", "reasoning": "reasoning"}
-    counts: dict[str, Any] = {name: _count(used.get(key)) for name, key in names.items()}
-    total = _count(used.get("totalTokens")) or (
-        counts["input"] + counts["output"] + counts["cache_read"] + counts["cache_write"]
+    query = (
+        select(_names.uri)
+        .join(schema.message_index, _names.id == _index.conversation)
+        .where(_index.record == record.scalar_subquery())
     )
-    cost = _cost(used.get("cost"))
-    known = Totals(responses=1, total=total, **counts)
-    return replace(known, unpriced=1) if cost is None else replace(known, cost=cost)
-
-
-def _count(value: Any) -> int:
-    """A number of tokens; 0 for what is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0
-    return int(value) if 0 <= value < 1 << 53 else 0
-
-
-def _cost(cost: Any) -> Decimal | None:
-    if not isinstance(cost, dict):
-        return None
-    if "total" in cost:
-        return _amount(cost["total"])
-    parts = [cost[key] for key in ("input", "output", "cacheRead", "cacheWrite") if key in cost]
-    amounts = [amount for part in parts if (amount := _amount(part)) is not None]
-    if not parts or len(amounts) < len(parts):
-        return None
-    with localcontext(_EXACT):
-        return sum(amounts, Decimal(0))
-
-
-def _amount(value: Any) -> Decimal | None:
-    """A cost, of its text; None for what is none or has more digits than any cost."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    text = number_text(value) if isinstance(value, float) else str(value)
-    if len(text) > _MAX_DIGITS:
-        return None
-    amount = Decimal(text)
-    if not amount:
-        return Decimal(0)
-    exponent = amount.as_tuple().exponent
-    # For what is no number at all, the exponent is a letter.
-    fits = isinstance(exponent, int) and exponent >= _SMALLEST and amount.adjusted() <= _LARGEST
-    return amount if fits and amount > 0 else None
-
-
-def _key(value: Value, response: Response) -> Any:
-    if response.id is not None:
-        return response.provider, response.id
-    said = {"content": value["message"]["data"].get("content")}
-    return value["createdAt"], CID.for_cbor(cbor.encode(said))
-
-
-def _size(response: Response) -> tuple[int, Decimal]:
-    return response.totals.total, response.totals.cost
-
-
-def _moment(written: str) -> datetime:
-    try:
-        return datetime.fromisoformat(written).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _grouped(pairs: Iterable[tuple[_K, Totals]]) -> dict[_K, Totals]:
-    sums: dict[_K, Totals] = {}
-    for key, totals in pairs:
-        sums[key] = sums.get(key, Totals()) + totals
-    return sums
+    return connection.execute(query).scalar()
