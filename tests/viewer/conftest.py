@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.applications import Starlette
 
 from lettaspace.conversation.space import Space
 from lettaspace.demo import write_directory
@@ -27,6 +28,7 @@ class Running:
     """A viewer that is being served."""
 
     space: Space
+    app: Starlette
     bound: Bound
     browser: httpx.Client
     """Has the cookie."""
@@ -107,12 +109,13 @@ class _serving:  # noqa: N801 - used as a function
     def start(self, space: Space, **more: Any) -> Running:
         bound = bind("127.0.0.1", 0)
         hosts = Hosts("127.0.0.1", bound.port)
-        server = Server(viewer(space, token=TOKEN, hosts=hosts, **more), bound)
+        app = viewer(space, token=TOKEN, hosts=hosts, **more)
+        server = Server(app, bound)
         server.__enter__()
         self._open.append(lambda: server.__exit__(None, None, None))
         browser = httpx.Client(timeout=30)
         self._open.append(browser.close)
-        running = Running(space, bound, browser)
+        running = Running(space, app, bound, browser)
         assert browser.get(f"{running.base}/?token={TOKEN}").status_code == 303
         return running
 

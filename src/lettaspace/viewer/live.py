@@ -41,13 +41,17 @@ class Live:
         """An event for every change, from now on."""
         queue: asyncio.Queue[Changes] = asyncio.Queue()
         self._readers.add(queue)
-        if self._task is None or self._task.done():
+        if not self.is_looking:
             self._task = asyncio.create_task(self._look())
         try:
             while True:
                 yield _event(await queue.get())
         finally:
             self._readers.discard(queue)
+
+    @property
+    def is_looking(self) -> bool:
+        return self._task is not None and not self._task.done()
 
     async def close(self) -> None:
         if self._task is not None:
