@@ -13,7 +13,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench import append, compactions, imports, large, library, searches, sethash, startup, windows
+from bench import (
+    append,
+    compactions,
+    imports,
+    large,
+    library,
+    pages,
+    searches,
+    sethash,
+    startup,
+    windows,
+)
 from bench.context import Context
 from bench.figure import Figure
 from lettaspace import __version__
@@ -32,6 +43,8 @@ BENCHMARKS: dict[str, Callable[[Context], list[Figure]]] = {
     "second-import": imports.again,
     "verify": imports.verify,
     "search": searches.search,
+    "viewer-last-page": pages.last_page,
+    "viewer-list": pages.long_list,
     "window-at-1m": large.window,
     "append-at-1m": large.append,
 }
