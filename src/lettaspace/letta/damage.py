@@ -91,5 +91,8 @@ class Findings:
         self.left_out += other.left_out + len(other.entries[room:])
         self.losses += other.losses
 
+    def copy(self) -> "Findings":
+        return Findings(list(self.entries), self.left_out, self.losses)
+
     def __iter__(self) -> Iterator[Damage]:
         return iter(self.entries)

@@ -5,7 +5,8 @@ is read in two passes, so memory does not grow with its length, and one whose fi
 of its last complete import is passed over.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
+from functools import cached_property
 from pathlib import Path
 
 from lettaspace.conversation.records import AGENT, CONVERSATION
@@ -20,15 +21,21 @@ from lettaspace.letta.damage import (
     BARE_ROW,
     BUSY,
     OTHER_ID,
+    TORN_ROW,
     Findings,
 )
 from lettaspace.letta.derive import conversation_tid
 from lettaspace.letta.directory import (
     MESSAGES,
+    PATIENCE,
+    AgentFile,
     ConversationDir,
+    Listing,
     list_directory,
     read_small,
 )
+from lettaspace.letta.doubt import Unsettled, accepted, at_rest, doubts
+from lettaspace.letta.live import Live, Lives
 from lettaspace.letta.replay import replay
 from lettaspace.letta.report import FAILED, ConversationReport, Report
 from lettaspace.letta.scan import Changed, Scan, scan
@@ -74,17 +81,80 @@ def check_directory(space: Space, directory: Path | str) -> None:
         raise Damaged(f"nothing was imported: {lines[0]}{more}")
 
 
+class Following:
+    """What stays between the imports of one directory that is being watched."""
+
+    def __init__(self, check: Callable[[], None]) -> None:
+        self.check = check
+        """Called again and again during an import; what it raises ends it, and the next one
+        goes on from there."""
+        self.lives = Lives()
+        self.accepted: dict[str, frozenset[str]] = {}
+        """The doubts that stood when a conversation was last stored, by key."""
+
+
+def import_some(
+    space: Space,
+    directory: Path,
+    conversations: Iterable[ConversationDir],
+    agents: Iterable[AgentFile],
+    following: Following,
+    *,
+    final: Container[str] = (),
+    again: bool = False,
+) -> tuple[Report, dict[str, frozenset[str]]]:
+    """Imports some conversations and agents of a directory, as `import_directory` would.
+
+    What may be half of something that Letta is writing just now is left alone, unless its path
+    is in `final`; the second return value says why, by path. With `again` conversations are
+    compared with the space even if they are unchanged since their last import.
+    """
+    run = _Import(space, directory, dry_run=False, following=following, final=final)
+    unsettled: dict[str, frozenset[str]] = {}
+    for agent in agents:
+        try:
+            run.agent(agent)
+        except Unsettled as reason:
+            unsettled[str(agent.path)] = reason.doubts
+    run.writer.flush()
+    for each in conversations:
+        entry = ConversationReport(each.key)
+        try:
+            run.conversation(each, entry, again=again)
+        except Unsettled as reason:
+            unsettled[str(each.path)] = reason.doubts
+        else:
+            run.report.conversations.append(entry)
+    return run.report, unsettled
+
+
 class _Import:
-    def __init__(self, space: Space, directory: Path, dry_run: bool) -> None:
+    def __init__(
+        self,
+        space: Space,
+        directory: Path,
+        dry_run: bool,
+        following: Following | None = None,
+        final: Container[str] = (),
+    ) -> None:
         self.space = space
-        self.listing = list_directory(directory)
+        self.directory = directory
         self.name = str(directory.resolve())
         self.known = tracking.load(space, self.name)
         self.dry_run = dry_run
-        self.writer = Writer(space, dry_run)
+        self.following = following
+        self.final = final
+        self.writer = Writer(space, dry_run, following.check if following is not None else None)
         self.report = Report(dry_run)
-        # Which key has a TID. Conversations that were here before keep theirs.
-        self.owners = {
+
+    @cached_property
+    def listing(self) -> Listing:
+        return list_directory(self.directory)
+
+    @cached_property
+    def owners(self) -> dict[str, str]:
+        """Which key has a TID. Conversations that were here before keep theirs."""
+        return {
             self.known[each.key].conversation: each.key
             for each in self.listing.conversations
             if each.key in self.known
@@ -93,7 +163,9 @@ class _Import:
     def run(self, progress: Progress | None) -> Report:
         for name in self.listing.odd:
             self.report.findings.add(BAD_NAME, None, name)
-        self.agents()
+        for agent in self.listing.agents:
+            self.agent(agent)
+        self.writer.flush()
         for directory in self.listing.conversations:
             entry = ConversationReport(directory.key)
             self.report.conversations.append(entry)
@@ -102,31 +174,37 @@ class _Import:
                 progress(entry)
         return self.report
 
-    def agents(self) -> None:
+    def agent(self, agent: AgentFile) -> None:
         findings = self.report.findings
-        for agent in self.listing.agents:
-            small = read_small(agent.path)
-            if small.value is None:
-                findings.add(BAD_AGENT, None, f"{agent.path.name}: {small.problem}")
-                continue
-            if small.value.get("id") != agent.id:
-                findings.add(OTHER_ID, None, f"{agent.path.name} holds another id")
-            blobs: Blobs = {}
-            value = agent_record(agent.id, small.value, blobs)
-            item = Item(AGENT, agent_key(agent.id), value, self.report.agents, blobs=blobs)
-            self.writer.put(item)
-        self.writer.flush()
+        waits = self.following is None or str(agent.path) in self.final
+        small = read_small(agent.path, patience=PATIENCE if waits else 0)
+        if small.value is None:
+            if not waits:
+                raise Unsettled(frozenset({small.problem}))
+            findings.add(BAD_AGENT, None, f"{agent.path.name}: {small.problem}")
+            return
+        if small.value.get("id") != agent.id:
+            findings.add(OTHER_ID, None, f"{agent.path.name} holds another id")
+        blobs: Blobs = {}
+        value = agent_record(agent.id, small.value, blobs)
+        item = Item(AGENT, agent_key(agent.id), value, self.report.agents, blobs=blobs)
+        self.writer.put(item)
 
-    def conversation(self, directory: ConversationDir, entry: ConversationReport) -> None:
+    def conversation(
+        self, directory: ConversationDir, entry: ConversationReport, *, again: bool = False
+    ) -> None:
         known = self.known.get(directory.key)
-        if known is not None and known.is_current(directory):
+        if known is not None and known.is_current(directory) and not again:
             entry.conversation = known.conversation
             entry.read = False
             return
+        patient = self.following is not None and not (
+            str(directory.path) in self.final or at_rest(directory)
+        )
         try:
             for _ in range(ATTEMPTS):
                 try:
-                    prepared = self.prepare(directory, entry)
+                    prepared = self.prepare(directory, entry, patient)
                     if prepared is None:
                         continue
                     store_conversation(self.writer, prepared, entry)
@@ -134,7 +212,10 @@ class _Import:
                     self.writer.discard()
                     continue
                 self.remember(directory, prepared, entry)
+                self.follow(directory, prepared)
                 return
+            if patient:
+                raise Unsettled(frozenset({BUSY}))
         except (OSError, Damaged, InvalidInput, InvalidRecord) as error:
             self.writer.discard()
             reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -143,28 +224,64 @@ class _Import:
             entry.findings.add(BUSY, None, "it kept changing while it was read")
         entry.outcome = FAILED
 
-    def prepare(self, directory: ConversationDir, entry: ConversationReport) -> Prepared | None:
-        """The first pass. None when conversation.json changed meanwhile."""
+    def prepare(
+        self, directory: ConversationDir, entry: ConversationReport, patient: bool
+    ) -> Prepared | None:
+        """The first pass. None when conversation.json changed meanwhile.
+
+        Raises Unsettled if `patient` and what was read may be half of something.
+        """
         entry.findings = Findings()
         entry.messages.unchanged = entry.records.unchanged = 0
         seen = tracking.mark(directory)
-        source = read_source(directory)
+        source = read_source(directory, patience=0 if patient else PATIENCE)
         entry.conversation = tid = self.tid(source)
         path = directory.path / MESSAGES
-        if source.readable:
-            scanned = scan(path, tid, source.created_at)
-        else:
+        live: Live | None = None
+        if not source.readable:
             scanned = Scan(path, tid, source.created_at)
+        else:
+            live = self.live(directory, source, tid, patient)
+            scanned = live.result() if live is not None else scan(path, tid, source.created_at)
         with open_rows(path) as file:
             plan = replay(scanned, file, source.window)
         if not is_unchanged(source):
             return None
+        if patient and self.following is not None:
+            fresh = doubts(source, plan) - self.following.accepted.get(directory.key, frozenset())
+            if fresh:
+                if live is not None:
+                    self.following.lives.keep(directory.key, live)
+                raise Unsettled(fresh)
         for findings in (source.findings, scanned.findings, plan.findings):
             entry.findings.extend(findings)
         version = source.manifest.get("schema_version") if source.manifest else None
         if scanned.bare and version != 1:
             entry.findings.add(BARE_ROW, None, f"{scanned.bare} messages stand without a row")
-        return Prepared(source, tid, plan, seen)
+        return Prepared(source, tid, plan, seen, live)
+
+    def live(
+        self, directory: ConversationDir, source: Source, tid: str, patient: bool
+    ) -> Live | None:
+        """What is kept of the conversation, with the rows added since. None where nothing is,
+        or where the last row has no end and there is no more waiting for it."""
+        if self.following is None:
+            return None
+        path = directory.path / MESSAGES
+        live = self.following.lives.take(directory.key, path, tid, source.created_at)
+        if not live.advance(self.following.check):
+            return live
+        if patient:
+            self.following.lives.keep(directory.key, live)
+            raise Unsettled(frozenset({f"{TORN_ROW} {path.stat().st_size}"}))
+        return None
+
+    def follow(self, directory: ConversationDir, prepared: Prepared) -> None:
+        """Keeps what makes the next import of the conversation cheap."""
+        if self.following is not None:
+            if prepared.live is not None:
+                self.following.lives.keep(directory.key, prepared.live)
+            self.following.accepted[directory.key] = accepted(prepared.source, prepared.plan)
 
     def tid(self, source: Source) -> str:
         """The TID of a conversation; of several alike, the first by key takes the first."""

@@ -8,7 +8,7 @@ refuses a file; what cannot be read becomes a `BadRow`, and reading goes on behi
 from collections.abc import Iterator
 from enum import IntEnum
 from json import JSONDecoder
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from lettaspace.conversation import jsontext
 from lettaspace.errors import InvalidInput
@@ -68,9 +68,19 @@ class Kind(IntEnum):
     UNKNOWN = 5
 
 
-def read_lines(file: BinaryIO, *, max_row: int = MAX_ROW) -> Iterator[Line]:
-    """The rows of a file opened in binary mode, from its start, without the blank ones."""
-    number = offset = 0
+class Lines(Protocol):
+    """What rows are read from: a file opened in binary mode, as a rule."""
+
+    def readline(self, limit: int, /) -> bytes: ...
+
+
+def read_lines(
+    file: Lines, *, offset: int = 0, number: int = 0, max_row: int = MAX_ROW
+) -> Iterator[Line]:
+    """The rows of a file, without the blank ones.
+
+    They are read from where the file stands: behind `number` lines, which end at `offset`.
+    """
     while raw := file.readline(max_row + 2):
         number += 1
         length = len(raw)

@@ -6,7 +6,7 @@ a function of the file alone.
 """
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -62,8 +62,9 @@ class Scan:
 
     path: Path
     conversation: str
+    """Its TID."""
     created_at: str
-    size: int = 0
+    """Stands in where a message has no time of its own."""
     offsets: "array[int]" = field(default_factory=lambda: array("q"))
     lengths: "array[int]" = field(default_factory=lambda: array("q"))
     checks: "array[int]" = field(default_factory=lambda: array("q"))
@@ -82,6 +83,10 @@ class Scan:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    def copy(self) -> "Scan":
+        """Another one with the same rows, whose TIDs and findings may be changed."""
+        return replace(self, tids=bytearray(self.tids), findings=self.findings.copy())
 
     def tid(self, entry: int) -> str:
         """The TID of the message that the entry began."""
@@ -122,39 +127,43 @@ class Changed(Exception):
 def scan(path: Path, conversation: str, created_at: str, *, max_row: int = rows.MAX_ROW) -> Scan:
     """Reads a messages.jsonl through. A missing file has no rows.
 
-    `conversation` is the TID, `created_at` the creation time of the conversation, which
-    stands in where a message has no time of its own.
+    `conversation` and `created_at` are those of the `Scan`.
     """
-    result = Scan(path, conversation, created_at)
+    scanner = Scanner(Scan(path, conversation, created_at))
     try:
         file = path.open("rb", buffering=1 << 18)
     except FileNotFoundError:
-        return result
+        return scanner.scan
     with file:
-        _Scanner(result, max_row).run(file)
-    return result
+        for line in rows.read_lines(file, max_row=max_row):
+            scanner.line(line)
+    return scanner.result()
 
 
-class _Scanner:
-    def __init__(self, result: Scan, max_row: int) -> None:
-        self.scan = result
-        self.max_row = max_row
+class Scanner:
+    """Adds rows to a scan, one by one."""
+
+    def __init__(self, scan: Scan) -> None:
+        self.scan = scan
         self.previous: str | None = None
         # Parents that are not simply the row before: hash and row number.
         self.parents: array[int] = array("q")
         self.parent_rows: array[int] = array("q")
         self.saw_surrogate = False
 
-    def run(self, file: BinaryIO) -> None:
-        scan = self.scan
-        for line in rows.read_lines(file, max_row=self.max_row):
-            scan.size = line.offset + line.length
-            self.line(line)
+    def result(self) -> Scan:
+        """The scan of the rows so far. More may be added afterwards."""
+        scan = self.scan.copy()
         if scan.unknown:
             scan.findings.add(UNKNOWN_ROW, None, f"{scan.unknown} rows of another type")
-        self.check_parents()
+        if self.parents:
+            known = np.isin(np.array(self.parents), np.array(scan.row_ids))
+            for row in np.array(self.parent_rows)[~known].tolist():
+                scan.findings.add(MISSING_PARENT, row)
+        return scan
 
     def line(self, line: rows.Line) -> None:
+        """Adds a row."""
         scan, raw = self.scan, line.raw
         if raw is None:
             self.damaged(line, UNREADABLE_ROW, rows.TOO_LARGE)
@@ -240,13 +249,6 @@ class _Scanner:
             # One is enough to know: they are kept exactly, and shown as a mark.
             self.saw_surrogate = True
             scan.findings.add(LONE_SURROGATE, line.number)
-
-    def check_parents(self) -> None:
-        if not self.parents:
-            return
-        known = np.isin(np.array(self.parents), np.array(self.scan.row_ids))
-        for row in np.array(self.parent_rows)[~known].tolist():
-            self.scan.findings.add(MISSING_PARENT, row)
 
 
 _UNFINISHED = (None, "error", "aborted")

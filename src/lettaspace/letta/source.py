@@ -17,6 +17,7 @@ from lettaspace.letta.directory import (
     CONVERSATION,
     MANIFEST,
     MESSAGES,
+    PATIENCE,
     PROMPT,
     ConversationDir,
     Small,
@@ -54,12 +55,15 @@ class Source:
     findings: Findings = field(default_factory=Findings)
 
 
-def read_source(directory: ConversationDir) -> Source:
-    """Reads the small files. Never raises for what is in them."""
+def read_source(directory: ConversationDir, *, patience: float = PATIENCE) -> Source:
+    """Reads the small files. Never raises for what is in them.
+
+    `patience` is how many seconds each is waited for that is torn and changing.
+    """
     findings = Findings()
-    conversation = read_small(directory.path / CONVERSATION)
-    manifest = read_small(directory.path / MANIFEST)
-    prompt = read_small(directory.path / PROMPT)
+    conversation = read_small(directory.path / CONVERSATION, patience=patience)
+    manifest = read_small(directory.path / MANIFEST, patience=patience)
+    prompt = read_small(directory.path / PROMPT, patience=patience)
 
     value = conversation.value
     if value is None:
@@ -105,7 +109,7 @@ def read_source(directory: ConversationDir) -> Source:
 
 def is_unchanged(source: Source) -> bool:
     """Whether conversation.json is still what was read."""
-    return read_small(source.directory.path / CONVERSATION).raw == source.raw
+    return read_small(source.directory.path / CONVERSATION, patience=0).raw == source.raw
 
 
 def _check_manifest(manifest: Small, directory: ConversationDir, findings: Findings) -> bool:

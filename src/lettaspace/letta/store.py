@@ -33,6 +33,7 @@ from lettaspace.letta.build import (
 )
 from lettaspace.letta.damage import DIVERGED, OLDER_COPY
 from lettaspace.letta.derive import message_tid
+from lettaspace.letta.live import Baseline, Live
 from lettaspace.letta.plan import Plan
 from lettaspace.letta.report import CHANGED, NEW, UNCHANGED, ConversationReport
 from lettaspace.letta.report import DIVERGED as DIVERGED_OUTCOME
@@ -53,6 +54,7 @@ class Prepared:
     tid: str
     plan: Plan
     fingerprint: str
+    live: Live | None = None
 
 
 def store_conversation(writer: Writer, prepared: Prepared, report: ConversationReport) -> None:
@@ -78,11 +80,14 @@ class _Conversation:
         self.source = prepared.source
         self.plan = prepared.plan
         self.scan = prepared.plan.scan
+        self.live = prepared.live
         self.rkey = prepared.tid
         self.report = report
         self.uri = self.space.address.conversation(prepared.tid)
+        self.agent = self.space.address.agent(agent_key(self.source.agent_id))
 
     def run(self) -> None:
+        rev = self.space.repo.rev()
         stored = stored_messages(self.space, self.uri)
         with open_rows(self.scan.path) as file:
             self.file = file
@@ -96,6 +101,9 @@ class _Conversation:
                 is_new[entry] = True
             # Made before anything is said that depends on what is stored.
             state, blobs = self.state()
+            baseline = None if self.live is None else self.live.baseline
+            if self.live is not None:
+                self.live.baseline = None
             if extra.any():
                 if len(new) and stored.in_window[extra].any():
                     self.diverge(int(extra.sum()), len(new))
@@ -107,12 +115,26 @@ class _Conversation:
                 self.messages(self.behind(new, stored.top), is_new, once=True)
             else:
                 self.head(state, blobs)
-                order = self.plan.summaries_first() if len(stored) else alive
+                order = self.order(new, baseline) if len(stored) else alive
+                self.report.messages.unchanged += len(alive) - len(order)
                 self.messages(order.tolist(), is_new, once=False)
+                if self.live is not None:
+                    self.live.baseline = Baseline(self.plan, self.agent, rev)
         self.writer.flush()
         report = self.report
         if report.outcome == UNCHANGED and report.messages.written + report.records.written:
             report.outcome = CHANGED
+
+    def order(self, new: NDArray[np.intp], baseline: Baseline | None) -> NDArray[np.intp]:
+        """The entries whose records are to be written or compared: what is new before the
+        rest, so that it shows at once, and in both what states an intent before the marks
+        that follow from it."""
+        order = self.plan.summaries_first()
+        if baseline is not None:
+            differing = baseline.differing(self.plan, self.agent, self.space.repo)
+            differing[new] = True
+            order = order[differing[order]]
+        return np.concatenate([order[np.isin(order, new)], order[~np.isin(order, new)]])
 
     def diverge(self, theirs: int, ours: int) -> None:
         self.report.outcome = DIVERGED_OUTCOME
@@ -149,8 +171,7 @@ class _Conversation:
     def messages(self, order: Iterable[int], new: bytearray, *, once: bool) -> None:
         """The second pass."""
         scan, plan = self.scan, self.plan
-        agent = self.space.address.agent(agent_key(self.source.agent_id))
-        builder = MessageBuilder(plan, self.uri, agent)
+        builder = MessageBuilder(plan, self.uri, self.agent)
         count, final = self.report.messages, plan.final
         for entry in order:
             row_entry = final.get(entry, entry)

@@ -1,5 +1,6 @@
 """Writing records in batches, only what is new or different."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lettaspace.atproto import cbor
@@ -31,16 +32,22 @@ class Item:
 
 
 class Writer:
-    """Collects items and writes them, at most 200 at a time. A dry one only counts."""
+    """Collects items and writes them, at most 200 at a time. A dry one only counts.
 
-    def __init__(self, space: Space, dry: bool) -> None:
+    `check` is called for every item; what it raises ends the writing between two batches.
+    """
+
+    def __init__(self, space: Space, dry: bool, check: Callable[[], None] | None = None) -> None:
         self.space = space
         self.dry = dry
+        self._check = check
         self._items: list[Item] = []
         self._blob_bytes = 0
 
     def put(self, item: Item) -> None:
         """Adds an item, and writes a batch if that makes one."""
+        if self._check is not None:
+            self._check()
         self._items.append(item)
         for data in item.blobs.values():
             self._blob_bytes += len(data)

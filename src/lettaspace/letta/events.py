@@ -1,0 +1,112 @@
+"""File events: which paths below some directories changed."""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from watchfiles import watch
+
+STEP = 80
+"""Milliseconds in which events are collected. Each step costs a little even when idle."""
+
+_READY = 500
+
+_REMOTE = {
+    "9p", "afs", "ceph", "cifs", "drvfs", "fakeowner", "fuseblk", "glusterfs", "lustre", "nfs",
+    "nfs4", "prl_fs", "smb3", "smbfs", "vboxsf", "virtiofs", "vmhgfs",
+}  # fmt: skip
+
+
+class Events:
+    """Collects what changes below the opened directories, in a thread of its own.
+
+    `wake` is set whenever there is something to be taken.
+    """
+
+    def __init__(self, wake: threading.Event) -> None:
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._changed: set[str] = set()
+        self._ready = False
+        self._failure: str | None = None
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def open(self, directories: Sequence[Path]) -> None:
+        """Follows these directories and all below them, and no others any more."""
+        self.close()
+        self._stop = threading.Event()
+        self._ready, self._failure = False, None
+        self._thread = threading.Thread(
+            target=self._run, args=(directories, self._stop), name="lettaspace-events", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends it; what was collected can still be taken."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def take(self) -> set[str]:
+        """The paths that changed since the last time."""
+        with self._lock:
+            changed, self._changed = self._changed, set()
+        return changed
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to be taken."""
+        return bool(self._changed)
+
+    def became_ready(self) -> bool:
+        """True once, when from now on nothing is missed."""
+        ready, self._ready = self._ready, False
+        return ready
+
+    def failure(self) -> str | None:
+        """Why there are no events, once."""
+        failure, self._failure = self._failure, None
+        return failure
+
+    def _run(self, directories: Sequence[Path], stop: threading.Event) -> None:
+        is_first = True
+        try:
+            for changes in watch(
+                *directories,
+                watch_filter=None,
+                debounce=STEP,
+                step=STEP,
+                stop_event=stop,
+                rust_timeout=_READY,
+                yield_on_timeout=True,
+                raise_interrupt=False,
+                force_polling=False,
+                ignore_permission_denied=True,
+            ):
+                if changes or is_first:
+                    with self._lock:
+                        self._changed.update(path for _, path in changes)
+                    self._ready, is_first = self._ready or is_first, False
+                    self._wake.set()
+        except Exception as error:
+            if not stop.is_set():
+                self._failure = str(error) or type(error).__name__
+                self._wake.set()
+
+
+def are_certain(directory: Path) -> bool:
+    """Whether events tell of all changes: not where the files are on another machine."""
+    try:
+        lines = Path("/proc/self/mounts").read_text(errors="replace").splitlines()
+        place = str(directory.resolve())
+    except OSError:
+        return True
+    kind = longest = ""
+    for line in lines:
+        _, mount, found, *_ = [*line.split(" "), "", "", ""]
+        mount = mount.replace("\\040", " ").rstrip("/")
+        if (place == mount or place.startswith(mount + "/")) and len(mount) >= len(longest):
+            kind, longest = found, mount
+    return kind not in _REMOTE and not kind.startswith("fuse.")
