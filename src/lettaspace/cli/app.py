@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
+from keyword import iskeyword
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,9 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"lettaspace.cli.commands.{cmd_name}")
+        # `import` is a word of Python's, so its module is `import_`.
+        name = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        module = import_module(f"lettaspace.cli.commands.{name}")
         command: click.Command = module.command
         return command
 

@@ -9,11 +9,13 @@ COMMANDS = {
     "prompt": "Show a conversation's compiled system prompt.",
     "record": "Show a record as stored, by its URI.",
     "search": "Find text in every message, compacted ones too.",
+    "usage": "Add up tokens and cost, by day and model.",
+    "import": "Bring the archive of a whole space in.",
     "status": "Say where the space is, what it holds, what is not in it yet.",
     "verify": "Check everything stored; exit 1 if anything is wrong.",
     "repair": "Finish compactions that were interrupted.",
 }
-"""Each is the module of that name in `lettaspace.cli.commands`."""
+"""Each is the module of that name in `lettaspace.cli.commands`; `import` is `import_`."""
 
 HELP = (
     """\
