@@ -290,7 +290,7 @@ _TOKENS = _Measure(
     "Tokens by model",
     "tokens",
     of=lambda totals: Decimal(totals.total),
-    exact=lambda amount: f"{amount:,f} tokens",
+    exact=lambda amount: counted(int(amount), "token"),
     rough=short,
     tick=lambda amount, _step: short(amount),
     smallest_step=Decimal(1),

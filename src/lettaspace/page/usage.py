@@ -7,6 +7,7 @@ from lettaspace.conversation.usage import Totals, UsageReport
 from lettaspace.page.inert import inert
 
 _NAME = 60
+_UNKNOWN = "unknown"
 _EXACT = Context(prec=200, rounding=ROUND_HALF_EVEN)
 _CENT = Decimal("0.01")
 _SMALLEST = Decimal("1E-9")
@@ -54,6 +55,11 @@ def usage_notes(report: UsageReport) -> list[str]:
     if unreadable := report.unreadable:
         notes.append(f"The usage of {counted(unreadable, 'message')} could not be read.")
     return notes
+
+
+def usage_cost(totals: Totals) -> str:
+    """The cost as people read it; "unknown" where no response has one."""
+    return dollars(totals.cost) if _is_priced(totals) else _UNKNOWN
 
 
 def model_name(provider: str | None, model: str | None) -> str:
@@ -117,6 +123,9 @@ def _three_digits(number: Decimal) -> str:
 
 
 def _line(day: str, model: str, totals: Totals) -> UsageLine:
-    if totals.responses and totals.unpriced == totals.responses:
-        return UsageLine(day, model, totals, "unknown", "unknown")
-    return UsageLine(day, model, totals, dollars(totals.cost), exact_dollars(totals.cost))
+    exact = exact_dollars(totals.cost) if _is_priced(totals) else _UNKNOWN
+    return UsageLine(day, model, totals, usage_cost(totals), exact)
+
+
+def _is_priced(totals: Totals) -> bool:
+    return totals.unpriced < totals.responses or not totals.responses
