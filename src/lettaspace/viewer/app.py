@@ -32,6 +32,7 @@ from lettaspace.viewer.live import Live, live
 from lettaspace.viewer.records import record
 from lettaspace.viewer.searching import search
 from lettaspace.viewer.site import Site
+from lettaspace.viewer.usage import usage
 
 _log = logging.getLogger("lettaspace.viewer")
 
@@ -75,6 +76,7 @@ def viewer(
         Route("/c/{rkey}/m/{tid}/image/{part:int}", image),
         Route("/record", record),
         Route("/search", search),
+        Route("/usage", usage),
         Route("/live", live),
         Mount("/static", Static()),
     ]

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-from lettaspace.conversation.commits import Log
 from lettaspace.conversation.history import PAGE, History
 from lettaspace.conversation.memory import MemoryDirectory, WorkTree
 from lettaspace.conversation.records import AGENT
@@ -57,7 +56,12 @@ def memory_page(
     history = History(memory)
     try:
         log = history.log(found.revision, skip=_skip(number), count=PAGE)
-        context |= _log(log, number, links.log, links, hide)
+        context |= {
+            "commits": [page.commit(each, links, hide) for each in log.commits],
+            "newer": links.log(number - 1) if number > 1 else None,
+            "older": links.log(number + 1) if log.more else None,
+            "shallow": log.shallow,
+        }
         listing = history.files(found.revision)
         last = history.last_changes(found.revision)
         context["files"] = page.files(listing, last, found.revision, links, hide)
@@ -90,8 +94,7 @@ def file_page(
     history = History(memory)
     content = history.file(revision, path)
     log = history.log(revision, path=path, skip=_skip(number), count=PAGE)
-    shown = _log(log, number, lambda other: links.file(path, revision, other), links, hide)
-    return shown | {
+    return {
         "section": "agents",
         "agent": agent,
         "agent_name": name,
@@ -100,6 +103,10 @@ def file_page(
         "revision": revision,
         "revision_link": links.commit(revision),
         "content": page.content(content, hide),
+        "commits": [page.commit(each, links, hide, only=path) for each in log.commits],
+        "newer": links.file(path, revision, number - 1) if number > 1 else None,
+        "older": links.file(path, revision, number + 1) if log.more else None,
+        "shallow": log.shallow,
     }
 
 
@@ -154,17 +161,6 @@ def _name(space: "Space", agent: str, memory: MemoryDirectory | None, redact: Re
 
 def _skip(number: int) -> int:
     return (max(1, number) - 1) * PAGE
-
-
-def _log(
-    log: Log, number: int, link: Callable[[int], str], links: page.Links, hide: page.Hide
-) -> dict[str, Any]:
-    return {
-        "commits": [page.commit(each, links, hide) for each in log.commits],
-        "newer": link(number - 1) if number > 1 else None,
-        "older": link(number + 1) if log.more else None,
-        "shallow": log.shallow,
-    }
 
 
 def _tree(tree: WorkTree, committed: Sequence[str], hide: page.Hide) -> dict[str, Any]:
