@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lettaspace.conversation.memory import MemoryDirectory
 from lettaspace.conversation.space import Space
 from lettaspace.letta.importer import import_directory
 from lettaspace.space.writes import Update
 from tests.cli.conftest import Cli, process
-from tests.letta.build import Store, b1, call, jsonl, message, prompt, result, rows, text
+from tests.conversation.memories import commit, init
+from tests.letta.build import AGENT, Store, b1, call, jsonl, message, prompt, result, rows, text
 
 LONG = "clay " * 60_000
 HOSTILE = "\x1b]52;c;aGk=\x07 \x1b[2J \x9b1m \u202etxt.exe"
@@ -83,14 +86,50 @@ def test_the_shape_of_a_window(demo: Cli) -> None:
     assert shown["leftOut"] == []
 
 
-def test_the_shape_of_a_prompt(demo: Cli) -> None:
-    shown = demo("prompt", "local-conv-1", "--json").json
+def test_the_shape_of_a_prompt(demo: Cli, tmp_path: Path) -> None:
+    nowhere = ["--letta", tmp_path / "nowhere"]
+    shown = demo("prompt", "local-conv-1", "--json", *nowhere).json
     assert list(shown) == [
         "rkey", "uri", "cid", "conversation", "agent", "content", "coreMemory", "rawSystemHash",
         "memfsRevision", "compiledAt",
     ]  # fmt: skip
     assert shown["coreMemory"] in shown["content"]
-    assert shown["content"] in demo("prompt", "local-conv-1").out
+    people = demo("prompt", "local-conv-1", *nowhere).out
+    assert shown["content"] in people
+    assert "status" not in people.partition("\n\n")[0]
+
+
+def test_the_status_of_a_prompt(cli: Cli, home: Path, tmp_path: Path) -> None:
+    store = Store(tmp_path / "letta")
+    store.agent()
+    store.conversation(rows(b1()))
+    path = init(store.path / "memfs" / AGENT / "memory")
+    commit(path, {"MEMORY.md": b"jars"})
+    with Space.open(home) as space:
+        import_directory(space, store.path)
+        talk = space.conversation("local-conv-1")
+        talk.compile_prompt(MemoryDirectory(path))
+    asked = ["prompt", "local-conv-1", "--letta", store.path]
+    status = cli(*asked, "--json").json["status"]
+    assert status == {
+        "status": "fresh",
+        "updated": False,
+        "memory": str(path),
+        "uncommitted": [],
+        "conflicts": [],
+    }
+    assert "\nstatus    fresh\n" in cli(*asked).out
+    commit(path, {"MEMORY.md": b"figs"})
+    (path / "a\nb.md").write_bytes(b"x")
+    status = cli(*asked, "--json").json["status"]
+    assert (status["status"], status["uncommitted"]) == ("memory-changed", ["a\nb.md"])
+    assert "\nstatus    memory-changed; 1 file not committed\n" in cli(*asked).out
+    shutil.rmtree(path / ".git")
+    status = cli(*asked, "--json").json["status"]
+    assert status["status"] == "unknown"
+    assert "not a git repository" in status["reason"]
+    shutil.rmtree(path)
+    assert "only the template was compared" in cli(*asked).out
 
 
 def test_a_prompt_too_large_for_a_record(cli: Cli, home: Path, tmp_path: Path) -> None:

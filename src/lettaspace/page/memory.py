@@ -181,9 +181,9 @@ def files(
     ]
 
 
-def commit(found: Commit, links: Links, hide: Hide) -> ShownCommit:
-    """A commit as a line of a log."""
-    changes = found.changes or ()
+def commit(found: Commit, links: Links, hide: Hide, *, only: str | None = None) -> ShownCommit:
+    """A commit as a line of a log; `only` is the one path whose changes are of interest."""
+    changes = [each for each in found.changes or () if only is None or each.path == only]
     return ShownCommit(
         found.revision,
         found.revision[:10],
