@@ -80,7 +80,9 @@ class AgentInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class _Count:
+class Count:
+    """What stands in a conversation: how many messages, and when the first and last were made."""
+
     messages: int
     active: int
     first: str
@@ -91,57 +93,70 @@ def conversations(
     connection: Connection, reader: Reader, address: Address, *, agent: str | None = None
 ) -> list[ConversationInfo]:
     """All conversations, the most recently used first; with `agent` (a URI) only its own."""
-    counts = _counts(connection)
-    states = {record.rkey: record.value for record in reader.records(CONVERSATION_STATE)}
-    found = [
-        _conversation(
-            record.rkey,
-            address.conversation(record.rkey),
-            record.value,
-            states.get(record.rkey),
-            counts.pop(address.conversation(record.rkey), None),
-            reader,
-        )
-        for record in reader.records(CONVERSATION)
-    ]
-    found += [_unrecorded(uri, count) for uri, count in counts.items() if count.messages]
+    found = described(reader, address, counts(connection))
     if agent is not None:
         found = [conversation for conversation in found if conversation.agent == agent]
     return sorted(found, key=lambda each: (each.updated_at, each.rkey), reverse=True)
 
 
+def described(
+    reader: Reader, address: Address, counted: Mapping[str, Count]
+) -> list[ConversationInfo]:
+    """All conversations, in no order, from what was counted in each, by URI."""
+    states = {record.rkey: record.value for record in reader.records(CONVERSATION_STATE)}
+    found = []
+    rest = dict(counted)
+    for record in reader.records(CONVERSATION):
+        uri = address.conversation(record.rkey)
+        state, count = states.get(record.rkey), rest.pop(uri, None)
+        found.append(_conversation(record.rkey, uri, record.value, state, count, reader))
+    return found + [_unrecorded(uri, count) for uri, count in rest.items() if count.messages]
+
+
+def conversation(
+    reader: Reader, address: Address, uri: str, count: Count | None
+) -> ConversationInfo | None:
+    """One conversation, with what was counted in it; None if there is nothing of it."""
+    rkey = last(uri)
+    record = reader.get(CONVERSATION, rkey) if uri == address.conversation(rkey) else None
+    if record is not None:
+        state = reader.get(CONVERSATION_STATE, rkey)
+        value = None if state is None else state.value
+        return _conversation(rkey, uri, record.value, value, count, reader)
+    return _unrecorded(uri, count) if count is not None and count.messages else None
+
+
 def agents(connection: Connection, reader: Reader, address: Address) -> list[AgentInfo]:
     """All agents by name, those included that only conversations name."""
-    tally: dict[str, list[int]] = {}
-    for conversation in conversations(connection, reader, address):
-        if conversation.agent:
-            entry = tally.setdefault(conversation.agent, [0, 0])
-            entry[0] += 1
-            entry[1] += conversation.messages
+    tally: dict[str, tuple[int, int]] = {}
+    for each in described(reader, address, counts(connection)):
+        if each.agent:
+            of_agent, messages = tally.get(each.agent, (0, 0))
+            tally[each.agent] = of_agent + 1, messages + each.messages
     found = []
     for record in reader.records(AGENT):
         uri = address.agent(record.rkey)
-        count = tally.pop(uri, [0, 0])
-        value = record.value
-        found.append(
-            AgentInfo(
-                rkey=record.rkey,
-                uri=uri,
-                name=value.get("name"),
-                description=value.get("description"),
-                created_at=value.get("createdAt"),
-                updated_at=value.get("updatedAt"),
-                conversations=count[0],
-                messages=count[1],
-                hidden=value.get("hidden", False),
-                tags=tuple(value.get("tags", ())),
-            )
-        )
-    found += [
-        AgentInfo(_last(uri), uri, None, None, None, None, count[0], count[1], recorded=False)
-        for uri, count in tally.items()
-    ]
+        found.append(agent_info(uri, record.value, *tally.pop(uri, (0, 0))))
+    found += [agent_info(uri, None, *count) for uri, count in tally.items()]
     return sorted(found, key=lambda each: ((each.name or "").casefold(), each.rkey))
+
+
+def agent_info(uri: str, value: Value | None, conversations: int, messages: int) -> AgentInfo:
+    """An agent from its record, or without one, and the counts of its conversations."""
+    known = value or {}
+    return AgentInfo(
+        rkey=last(uri),
+        uri=uri,
+        name=known.get("name"),
+        description=known.get("description"),
+        created_at=known.get("createdAt"),
+        updated_at=known.get("updatedAt"),
+        conversations=conversations,
+        messages=messages,
+        hidden=known.get("hidden", False),
+        tags=tuple(known.get("tags", ())),
+        recorded=value is not None,
+    )
 
 
 def find(among: Iterable[ConversationInfo], name: str) -> ConversationInfo:
@@ -169,8 +184,9 @@ def _listed(matches: list[ConversationInfo]) -> str:
     return ", ".join(names[:5]) + more
 
 
-def _counts(connection: Connection) -> dict[str, _Count]:
-    rows = connection.execute(
+def counts(connection: Connection, uri: str | None = None) -> dict[str, Count]:
+    """What stands in each conversation that messages name, by URI; or in the one given."""
+    query = (
         select(
             message_conversations.c.uri,
             func.count().label("messages"),
@@ -181,7 +197,12 @@ def _counts(connection: Connection) -> dict[str, _Count]:
         .join(message_index, _index.conversation == message_conversations.c.id)
         .group_by(message_conversations.c.id)
     )
-    return {row.uri: _Count(row.messages, int(row.active), row.first, row.last) for row in rows}
+    if uri is not None:
+        query = query.where(message_conversations.c.uri == uri)
+    return {
+        row.uri: Count(row.messages, row.active, row.first, row.last)
+        for row in connection.execute(query)
+    }
 
 
 def _conversation(
@@ -189,7 +210,7 @@ def _conversation(
     uri: str,
     value: Value,
     state: Value | None,
-    count: _Count | None,
+    count: Count | None,
     reader: Reader,
 ) -> ConversationInfo:
     state = state or {}
@@ -214,9 +235,9 @@ def _conversation(
     )
 
 
-def _unrecorded(uri: str, count: _Count) -> ConversationInfo:
+def _unrecorded(uri: str, count: Count) -> ConversationInfo:
     return ConversationInfo(
-        rkey=_last(uri),
+        rkey=last(uri),
         uri=uri,
         agent="",
         title=None,
@@ -240,11 +261,12 @@ def _letta(value: Value, state: Value, reader: Reader) -> dict[str, Any]:
     if not isinstance(letta_id, str):
         return {}
     if letta_id == "default":
-        return {"id": letta_id, "key": f"default:{_last(value['agent'])}"}
+        return {"id": letta_id, "key": f"default:{last(value['agent'])}"}
     return {"id": letta_id, "key": f"conversation:{letta_id}"}
 
 
-def _last(uri: str) -> str:
+def last(uri: str) -> str:
+    """The key in a record's URI; of anything else what stands behind its last slash."""
     try:
         return rkey_of(uri)
     except InvalidInput:

@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from lettaspace.atproto import lexicon
+from lettaspace.atproto.syntax import is_tid
 from lettaspace.atproto.uri import SpaceRef, parse_record_uri
 from lettaspace.conversation import landmarks, overview, paging, reading
 from lettaspace.conversation import (
@@ -198,12 +199,32 @@ class Space:
 
         Raises NotFound or Ambiguous.
         """
+        rkey = self._own_conversation(name)
+        record = None if rkey is None else self.repo.get(CONVERSATION, rkey)
+        if record is not None:
+            uri = self.address.conversation(record.rkey)
+            return Conversation(self, record.rkey, uri, record.value["agent"])
         found = self.conversation_info(name)
         return Conversation(self, found.rkey, found.uri, found.agent)
 
     def conversation_info(self, name: str) -> overview.ConversationInfo:
-        """Title, times and counts of the conversation called so; like `conversation`."""
+        """Title, times and counts of the conversation called so; like `conversation`.
+
+        By its TID or URI it is found at once; by another name all are looked through.
+        """
+        if (rkey := self._own_conversation(name)) is not None:
+            uri = self.address.conversation(rkey)
+            with self._view() as (connection, view):
+                count = overview.counts(connection, uri).get(uri)
+                found = overview.conversation(view, self.address, uri, count)
+            if found is not None:
+                return found
         return overview.find(self.conversations(), name)
+
+    def _own_conversation(self, name: str) -> str | None:
+        """The TID in a name that is one, or this space's own URI of one."""
+        rkey = name.removeprefix(self.address.conversation(""))
+        return rkey if is_tid(rkey) else None
 
     def active(self, conversation: str) -> list[Message]:
         """The window of a conversation (its URI) with what a model is not given."""
