@@ -61,7 +61,7 @@ class UsageCounter:
 
     The same numbers as `Space.usage`, but for a message that was read and cannot be any more:
     what it said is still known. For any number of threads; keep one for as long as the space
-    is open. It takes some 400 bytes a response.
+    is open. It takes some 330 bytes a response.
     """
 
     def __init__(self, space: "Space") -> None:
