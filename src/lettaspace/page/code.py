@@ -26,6 +26,9 @@ MAX_SECONDS = 2.0
 """So are texts for which a lexer takes more of the processor's time. Ordinary texts of the
 greatest length take a fifth of it; others were made to take hours."""
 
+MAX_NAME = 100
+"""Of a file's name, this much of the end is looked at."""
+
 _COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 _SGR = re.compile(r"\x1b\[([0-9;:]{0,64})m")
 
@@ -64,7 +67,7 @@ def terminal(text: str) -> Markup:
 
 def knows(language: str) -> bool:
     """Whether a language of this name would be coloured."""
-    return _lexer_of_language(language) is not None
+    return language.lower() in _languages()
 
 
 def block(kind: str, content: Markup) -> Markup:
@@ -83,9 +86,7 @@ def span(classes: str, text: str) -> Markup:
 def _coloured(text: str, language: str | None, filename: str | None) -> Markup:
     if len(text) > MAX_HIGHLIGHTED or max(map(len, text.split("\n"))) > MAX_LINE:
         return escape(text)
-    lexer = _lexer_of_language(language) if language else None
-    if lexer is None and filename:
-        lexer = _lexer_of_file(re.split(r"[/\\]", filename)[-1])
+    lexer = _lexer_of(language, filename)
     if lexer is None:
         return escape(text)
     # Lexers expect whole lines.
@@ -141,25 +142,29 @@ def _languages() -> dict[str, str]:
     }
 
 
+def _lexer_of(language: str | None, filename: str | None) -> "Lexer | None":
+    # Classes are kept, not lexers: some of these have state, and threads run beside each other.
+    name = _languages().get(language.lower()) if language else None
+    found = _class_by_name(name) if name else None
+    if found is None and filename:
+        found = _class_by_file(re.split(r"[/\\]", filename)[-1][-MAX_NAME:])
+    return found(stripnl=False) if found else None
+
+
 @lru_cache(maxsize=256)
-def _lexer_of_language(language: str) -> "Lexer | None":
-    from pygments.lexers import get_lexer_by_name
+def _class_by_name(name: str) -> "type[Lexer] | None":
+    from pygments.lexers import find_lexer_class_by_name
 
-    name = _languages().get(language.lower())
-    return get_lexer_by_name(name, stripnl=False) if name else None
+    found: type[Lexer] | None = find_lexer_class_by_name(name)
+    return found
 
 
 @lru_cache(maxsize=256)
-def _lexer_of_file(name: str) -> "Lexer | None":
-    from pygments.lexers import get_lexer_for_filename
-    from pygments.util import ClassNotFound  # type: ignore[import-untyped]
+def _class_by_file(name: str) -> "type[Lexer] | None":
+    from pygments.lexers import find_lexer_class_for_filename
 
-    if len(name) > 255:
-        return None
-    try:
-        return get_lexer_for_filename(name, stripnl=False)
-    except ClassNotFound:
-        return None
+    found: type[Lexer] | None = find_lexer_class_for_filename(name)
+    return found
 
 
 def _apply(style: dict[str, str], parameters: str) -> None:
