@@ -267,7 +267,7 @@ def test_o45_redacted_where_people_read(talk: Talk) -> None:
 
 def test_no_conversation_is_held_in_memory(talk: Talk) -> None:
     for number in range(1, 301):
-        talk.add(f"{number} " + "clay\n\n" * 4_000, number)  # 24 KB each, 7 MB in all
+        talk.add(f"{number} " + ("clay " * 400 + "\n\n") * 12, number)  # 24 KB each, 7 MB in all
     document = open_document(talk.space, talk.rkey)
     tracemalloc.start()
     try:

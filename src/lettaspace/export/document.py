@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from lettaspace.conversation import pairing, reading
@@ -87,6 +88,19 @@ def _agent_name(space: Space, uri: str) -> str | None:
         return space.record(uri).value.get("name")
     except (InvalidInput, NotFound):  # only its messages name the conversation
         return None
+
+
+def utc(text: str) -> str:
+    """A stored time in UTC, wherever the file is made; as it stands where it is no time."""
+    try:
+        moment = datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return text[:40]
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _window(space: Space, conversation: str, left_out: list[Json]) -> Iterator[Message]:

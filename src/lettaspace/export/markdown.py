@@ -2,7 +2,6 @@
 gives the same file."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from lettaspace.conversation import formats, pairing
@@ -11,7 +10,7 @@ from lettaspace.conversation.message import Message
 from lettaspace.conversation.records import LOCAL_MESSAGE
 from lettaspace.errors import Damaged, InvalidInput, NotFound
 from lettaspace.export import jsonform
-from lettaspace.export.document import WINDOW, Document, turns
+from lettaspace.export.document import WINDOW, Document, counted, turns, utc
 from lettaspace.export.mdtext import code, escaped, fenced, quoted
 from lettaspace.page.images import image_size
 
@@ -36,19 +35,6 @@ def markdown(document: Document) -> Iterator[str]:
         yield "\n".join(lines) + "\n"
 
 
-def utc(text: str) -> str:
-    """A stored time in UTC; as it stands where it is no time."""
-    try:
-        moment = datetime.fromisoformat(text).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return escaped(text[:40])
-    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def counted(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
 def _heading(document: Document) -> Iterator[str]:
     found = document.conversation
     yield f"# {escaped(found.title or '') or '(no title)'}"
@@ -57,8 +43,8 @@ def _heading(document: Document) -> Iterator[str]:
         "Address": code(found.uri),
         "Letta": code(str(found.letta["key"])) if "key" in found.letta else "",
         "Agent": escaped(document.agent_name or "") or code(found.agent.rpartition("/")[2]),
-        "Begun": utc(found.created_at),
-        "Last used": utc(found.updated_at),
+        "Begun": escaped(utc(found.created_at)),
+        "Last used": escaped(utc(found.updated_at)),
         "Messages": f"{found.messages:,}, {found.active:,} of them in the window",
         "Shown": "the window: what the model sees" if document.part == WINDOW else "",
         "Worked in": code(found.cwd) if found.cwd else "",
@@ -71,6 +57,10 @@ def _heading(document: Document) -> Iterator[str]:
     if document.prompt is not None:
         prompt = fenced(str(document.prompt.get("content", "")))
         yield _folded("Compiled system prompt", prompt)
+
+
+def _at(message: Message) -> str:
+    return escaped(utc(message.created_at))
 
 
 def _fork(fork: Mapping[str, Any] | None) -> str:
@@ -100,7 +90,7 @@ class _Turn:
             yield f"**Compaction: #{message.seq} summarises {counted(len(covered), 'message')}.**"
             label = "Summary"
         body, marks = self.body(message)
-        yield f"## #{message.seq} {label} · {utc(message.created_at)}{marks}"
+        yield f"## #{message.seq} {label} · {_at(message)}{marks}"
         yield from body or ["*Nothing was said.*"]
 
     def body(self, message: Message) -> tuple[list[str], str]:
@@ -182,7 +172,7 @@ class _Turn:
     def result(self, result: Message) -> Iterator[str]:
         self.placed.add(result.rkey)
         body, marks = self.body(result)
-        yield f"**Result** · #{result.seq} · {utc(result.created_at)}{marks}"
+        yield f"**Result** · #{result.seq} · {_at(result)}{marks}"
         yield from body or ["*No output.*"]
 
 
