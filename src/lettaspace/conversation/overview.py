@@ -55,11 +55,6 @@ class ConversationInfo:
         """Two copies of it went on separately, and only one of them is here."""
         return any(each.get("kind") == "diverged" for each in self.damage)
 
-    @property
-    def diverged(self) -> bool:
-        """Its messages here and those in the harness's files went on apart."""
-        return any(each.get("kind") == "diverged" for each in self.damage)
-
     def names(self) -> tuple[str, ...]:
         """What it may be called by, besides its URI."""
         letta = (str(self.letta[key]) for key in ("id", "key") if key in self.letta)

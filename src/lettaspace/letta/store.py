@@ -21,7 +21,7 @@ from lettaspace.conversation.records import (
     MESSAGE,
     NO_AGENT,
 )
-from lettaspace.letta import rows
+from lettaspace.letta import divergence, rows
 from lettaspace.letta.build import (
     Blobs,
     MessageBuilder,
@@ -140,6 +140,7 @@ class _Conversation:
         self.report.outcome = DIVERGED_OUTCOME
         note = f"{theirs} messages only in the space, {ours} only in these files"
         self.report.findings.add(DIVERGED, None, note)
+        divergence.mark(self.writer, self.rkey, note)
 
     def state(self) -> tuple[Value, Blobs]:
         blobs: Blobs = {}
@@ -149,6 +150,7 @@ class _Conversation:
     def head(self, state: Value, blobs: Blobs, *, is_older: bool = False) -> None:
         """The records beside the messages. Those of a copy that lacks something only count
         if they are newer than what is there; others, if they are not older."""
+        divergence.clear(self.writer, self.rkey)
         count, address = self.report.records, self.space.address
         if self.space.repo.get(CONVERSATION, self.rkey) is None:
             self.report.outcome = NEW
