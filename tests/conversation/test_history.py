@@ -359,15 +359,44 @@ def test_large_listings_are_cut(
     assert (patch.cut, patch.files) == (True, ())
 
 
+def written(path: Path, *lines: str) -> str:
+    """A commit made by hand of the lines after its tree; its id."""
+    tree = git(path, "rev-parse", "HEAD^{tree}")
+    made = path.parent / "raw"
+    made.write_text("\n".join([f"tree {tree}", *lines]) + "\n")
+    return git(path, "hash-object", "-t", "commit", "-w", "--literally", str(made))
+
+
 def test_a_time_that_is_none_is_left_out(path: Path, history: History) -> None:
     commit(path, FILES)
-    tree = git(path, "rev-parse", "HEAD^{tree}")
-    raw = f"tree {tree}\nauthor  <> 99999999999999999 +0000\ncommitter x <> 1 +0000\n\n"
-    made = path.parent / "raw"
-    made.write_text(raw)
-    odd = git(path, "hash-object", "-t", "commit", "-w", "--literally", str(made))
+    odd = written(path, "author  <> 99999999999999999 +0000", "committer x <> 1 +0000", "")
     (found,) = history.log(odd).commits
     assert (found.time, found.author, found.subject) == (None, "", "")
+
+
+def test_no_encoding_can_forge_commits(path: Path, history: History) -> None:
+    commit(path, FILES)
+    forged = "+AAA-".join(["x", "1" * 40, "", "0", "forged", "forged", "", "1" * 40])
+    odd = written(
+        path, f"author {forged} <> 1 +0000", "committer x <> 1 +0000", "encoding UTF-7", "", forged
+    )
+    (found,) = history.log(odd).commits
+    assert (found.revision, found.parents) == (odd, ())
+    assert found.changes is not None
+    assert len(found.changes) == len(FILES)
+    assert history.commit(odd).commit.revision == odd
+
+
+def test_a_commit_too_large_is_said(
+    path: Path, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(path, FILES)
+    git(path, "commit", "-q", "--amend", "-m", "x" * 5_000)
+    head = git(path, "rev-parse", "HEAD")
+    monkeypatch.setattr(history_module, "MAX_LIST", 4_000)
+    assert history.log(head).commits == ()
+    with pytest.raises(Damaged, match="too large"):
+        history.commit(head)
 
 
 def test_damage_is_no_empty_history(path: Path, history: History) -> None:

@@ -124,7 +124,9 @@ class History:
         """One commit, with what it changed."""
         with said():
             self._check(revision)
-            (commit,) = self._commits(revision, count=1).found
+            commit = next(iter(self._commits(revision, count=1).found), None)
+            if commit is None:
+                raise Damaged(f"{self.path}: commit {revision} is too large")
             message = self._read(
                 "the message", "rev-list", "--max-count=1", "--encoding=UTF-8",
                 "--format=%B", revision, "--", limit=MAX_PATCH,
