@@ -35,7 +35,7 @@ def test_nothing_is_guessed_from_the_text() -> None:
         code.highlight(text),
         code.highlight(text, "nonesuch", "no.suchfile"),
         code.highlight(text, "", ""),
-        code.highlight(text, "python " * 100, ".py" * 5000 + "x"),
+        code.highlight(text, "python " * 100, "a" * 5000 + ".nonesuch"),
     ):
         assert "<span" not in html
 

@@ -29,6 +29,7 @@ greatest length take a fifth of it; others were made to take hours."""
 MAX_NAME = 100
 """Of a file's name, this much of the end is looked at."""
 
+_UNCOLOURED = frozenset({"w", "n", "nx", "p"})  # white space, other names, punctuation
 _COLOURS = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 _SGR = re.compile(r"\x1b\[([0-9;:]{0,64})m")
 
@@ -127,7 +128,7 @@ def _short_name(token: Any) -> str:
     while token not in STANDARD_TYPES:
         token = token.parent
     name: str = STANDARD_TYPES[token]
-    return "" if name == "w" else name
+    return "" if name in _UNCOLOURED else name
 
 
 @lru_cache(maxsize=1)
