@@ -24,7 +24,14 @@ from lettaspace.atproto.cid import CID
 from lettaspace.atproto.tid import TidClock
 from lettaspace.conversation import codec, formats
 from lettaspace.conversation.index import conversation_id
-from lettaspace.conversation.records import MESSAGE, Envelope, envelope, new_message
+from lettaspace.conversation.records import (
+    LOCAL_MESSAGE,
+    MESSAGE,
+    Envelope,
+    envelope,
+    new_message,
+)
+from lettaspace.conversation.unstored import without_authentication
 from lettaspace.errors import Conflict, Damaged, InvalidInput, NotFound
 from lettaspace.space import schema
 from lettaspace.space.statement import Statement
@@ -90,6 +97,8 @@ def encode(data: Data, *, role: str | None, name: str, version: int) -> Payload:
     role = role if role is not None else data.get("role")
     if not isinstance(role, str) or not role:
         raise InvalidInput("a message has no role")
+    if name == LOCAL_MESSAGE and isinstance(data, dict):
+        data = without_authentication(data)
     known = formats.find(name, version)
     encoded = codec.encode(data, known.shape if known else None)
     return Payload(role, envelope(name, version, encoded.value), encoded.blobs)

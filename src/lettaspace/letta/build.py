@@ -16,6 +16,7 @@ from lettaspace.conversation.records import (
     envelope,
 )
 from lettaspace.conversation.shapes import SHAPES, Known, ListOf
+from lettaspace.conversation.unstored import without_authentication
 from lettaspace.letta.damage import OVERSIZE_PROMPT, Damage, Findings
 from lettaspace.letta.derive import agent_rkey
 from lettaspace.letta.identity import Identity
@@ -145,7 +146,8 @@ class MessageBuilder:
         plan = self.plan
         kind = plan.scan.kinds[entry]
         legacy = kind == Entry.LEGACY
-        encoded = codec.encode(message, _LEGACY_SHAPE if legacy else _MESSAGE_SHAPE)
+        kept = without_authentication(message)
+        encoded = codec.encode(kept, _LEGACY_SHAPE if legacy else _MESSAGE_SHAPE)
         if encoded.blobs:
             blobs.update(encoded.blobs)
         value: Value = {

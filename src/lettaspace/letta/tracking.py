@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.dialects.sqlite import insert
 
 from lettaspace.conversation.index import find_conversation_id
@@ -19,7 +19,7 @@ from lettaspace.letta.directory import ConversationDir, Listing, fingerprint
 from lettaspace.letta.scan import TID_LENGTH
 from lettaspace.space.schema import message_conversations, message_index, sources
 
-IMPORTER = "1"
+IMPORTER = "2"
 """Changes when the same files would give other records than before."""
 
 _index = message_index.c
@@ -93,19 +93,17 @@ def stored_messages(space: Space, conversation: str) -> Stored:
         .where(message_conversations.c.uri == conversation)
         .scalar_subquery()
     )
-    tids = bytearray()
-    flags = bytearray()
     with space.database.read() as connection:
-        rows = connection.execute(
-            select(_index.rkey, _index.in_window).where(_index.conversation == mine)
-        )
-        for rkey, in_window in rows:
-            tids += rkey.encode()
-            flags.append(in_window)
+        # One long text of each: a row at a time takes five times as long.
+        rkeys, flags = connection.execute(
+            select(
+                func.group_concat(_index.rkey, ""), func.group_concat(_index.in_window, "")
+            ).where(_index.conversation == mine)
+        ).one()
         number = find_conversation_id(connection, conversation)
         top = 0 if number is None else top_seq(connection, number)
     return Stored(
-        np.array(np.frombuffer(bytes(tids), f"S{TID_LENGTH}")),
-        np.array(np.frombuffer(bytes(flags), np.bool_)),
+        np.frombuffer((rkeys or "").encode(), f"S{TID_LENGTH}"),
+        np.frombuffer((flags or "").encode(), np.uint8) == ord("1"),
         top,
     )
