@@ -82,6 +82,7 @@ class View:
             select(schema.ops)
             .where(
                 _ops.repo == self.repo,
+                _ops.rev >= rev,  # without this, SQLite reads the log from its start
                 or_(_ops.rev > rev, and_(_ops.rev == rev, _ops.idx > index)),
             )
             .order_by(_ops.rev, _ops.idx)
