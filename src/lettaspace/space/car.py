@@ -111,10 +111,7 @@ class RepoReader:
         if block is None or block.cid != reader.roots[1]:
             raise Damaged("the second block of a repo's CAR is not the index")
         self.index = Index(block.data)
-        set_hash = SetHash()
-        for collection, rkey, cid in self.index:
-            set_hash.add(element(collection, rkey, str(cid)))
-        if set_hash.digest() != self.commit.hash:
+        if self.index.digest != self.commit.hash:
             raise Damaged("the index is not what the commit's hash is of")
 
     def check_commit(self, space: str, author: str, key: VerifyingKey) -> None:
@@ -174,16 +171,19 @@ class Index:
     def __init__(self, data: bytes) -> None:
         """Raises InvalidInput unless it is a canonical map of paths, Damaged unless to CIDs."""
         self._data = data
+        set_hash = SetHash()
         try:
             self._length, self._start = _read_head(data, 0, 0xA0)
-            for _ in self:
-                pass
+            for collection, rkey, cid in self:
+                set_hash.add(element(collection, rkey, str(cid)))
         except (_Malformed, IndexError):
             # Say what is wrong with it, in the words of who reads CBOR anyway.
             value = cbor.decode(data)
             for path in value if type(value) is dict else ():
                 _split(path)
             raise Damaged("the index is not a map from paths to the CIDs of records") from None
+        self.digest = set_hash.digest()
+        """What a commit's hash is if this is the index of its repo."""
 
     def __len__(self) -> int:
         return self._length
