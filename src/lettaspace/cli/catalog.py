@@ -1,7 +1,7 @@
 """The commands by name, with one line about each. Constants only: this is what `--help` costs."""
 
 COMMANDS = {
-    "up": "Bring in what is new, say what is there and what to do next.",
+    "up": "Bring in what is new, follow it, and show it in a browser.",
     "sync": "Bring Letta Code's directory in.",
     "conversations": "List conversations, the most recently used first.",
     "agents": "List agents.",
@@ -9,7 +9,9 @@ COMMANDS = {
     "prompt": "Show a conversation's compiled system prompt.",
     "record": "Show a record as stored, by its URI.",
     "search": "Find text in every message, compacted ones too.",
+    "secrets": "Say where passwords, tokens and keys stand, not what they are.",
     "usage": "Add up tokens and cost, by day and model.",
+    "export": "Export a conversation without its secrets, or the whole space.",
     "import": "Bring the archive of a whole space in.",
     "status": "Say where the space is, what it holds, what is not in it yet.",
     "verify": "Check everything stored; exit 1 if anything is wrong.",

@@ -23,7 +23,7 @@ from lettaspace.atproto.keys import VerifyingKey
 from lettaspace.atproto.syntax import is_did
 from lettaspace.atproto.uri import is_space_ref, parse_space_ref
 from lettaspace.conversation.records import Address
-from lettaspace.conversation.space import IDENTITY_FILE, STORE_FILE, Space, validate
+from lettaspace.conversation.space import Space, validate
 from lettaspace.errors import Damaged, InvalidInput, InvalidRecord, LettaspaceError, NotFound
 from lettaspace.export.files import replaced
 from lettaspace.space.car import RepoBlock, RepoReader, blob_cids, repo_car
@@ -73,8 +73,7 @@ def write_archive(
     Raises NotFound for a space that was never written to, Damaged for one that is not as it
     should be, InvalidInput and StoreUnavailable for a path where no archive can be.
     """
-    _refuse_own_files(space, path)
-    with replaced(path) as file:
+    with replaced(path, home=space.home) as file:
         try:
             with space.repo.snapshot() as view:
                 for part in _parts(space, view, progress):
@@ -250,10 +249,3 @@ def _key(manifest: dict[str, Any]) -> VerifyingKey:
     if author.startswith("did:key:") and author != key.did:
         raise Damaged("its manifest names a key that is not the author's")
     return key
-
-
-def _refuse_own_files(space: Space, path: Path) -> None:
-    home = space.home.resolve()
-    target = path.resolve()
-    if target.parent == home and target.name.startswith((STORE_FILE, IDENTITY_FILE)):
-        raise InvalidInput(f"cannot write {path}: the space itself is kept there")

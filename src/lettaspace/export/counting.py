@@ -1,6 +1,6 @@
 """Counting what a redaction replaces."""
 
-from typing import Any
+from typing import Any, Self
 
 from lettaspace.conversation.secretrules import MARKER
 from lettaspace.export.jsonform import Redaction
@@ -12,6 +12,13 @@ class Counting:
     def __init__(self, redaction: Redaction) -> None:
         self._redaction = redaction
         self.count = 0
+
+    @classmethod
+    def secrets(cls) -> Self:
+        """The one that replaces secrets."""
+        from lettaspace.conversation.redaction import Redactor
+
+        return cls(Redactor())
 
     def text(self, text: str) -> str:
         redacted = self._redaction.text(text)

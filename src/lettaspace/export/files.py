@@ -8,21 +8,25 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from lettaspace.conversation.space import IDENTITY_FILE, STORE_FILE
 from lettaspace.errors import InvalidInput, StoreUnavailable
 
 
 @contextmanager
-def replaced(path: Path) -> Iterator[BinaryIO]:
+def replaced(path: Path, *, home: Path | None = None) -> Iterator[BinaryIO]:
     """A file to write, which takes the place of the one at `path` when the block ends well.
 
     It is written under another name in the same directory, readable by its owner alone, and
     renamed once it is on the disk. Whatever goes wrong, nothing is left of it, and what was
     at `path` stays. A link is followed.
 
-    Raises InvalidInput for a path that is something else than a file, StoreUnavailable where
-    nothing can be written.
+    Raises InvalidInput for a path that is something else than a file, or where the space in
+    the directory `home` keeps its own; StoreUnavailable where nothing can be written.
     """
     target = _target(path)
+    own = (STORE_FILE, IDENTITY_FILE)
+    if home is not None and target.parent == home.resolve() and target.name.startswith(own):
+        raise InvalidInput(f"cannot write {path}: the space itself is kept there")
     with _unavailable(path):
         descriptor, name = tempfile.mkstemp(prefix=".lettaspace-", suffix=".tmp", dir=target.parent)
     try:

@@ -140,5 +140,4 @@ def _visible(value: Any) -> Any:
 @cache
 def _style() -> str:
     static = files("lettaspace") / "viewer" / "static"
-    found = [static / name for name in _STYLES]
-    return "\n".join(each.read_text(encoding="utf-8") for each in found if each.is_file())
+    return "\n".join((static / name).read_text(encoding="utf-8") for name in _STYLES)
