@@ -5,9 +5,8 @@ its row a moment later. Whoever is told of each write meets what lies between.
 """
 
 import time
-from collections.abc import Iterator
-
-import numpy as np
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from lettaspace.letta.damage import BAD_CONVERSATION, BAD_MANIFEST, BAD_PROMPT, NO_WINDOW
 from lettaspace.letta.directory import FILES, ConversationDir
@@ -28,23 +27,29 @@ class Unsettled(Exception):
         self.doubts = doubts
 
 
-def doubts(source: Source, plan: Plan) -> frozenset[str]:
+@dataclass(frozen=True, slots=True)
+class Doubts:
     """What a write in progress would explain."""
+
+    reasons: frozenset[str]
+    """Why to wait."""
+    streaming: frozenset[str]
+    """What is no reason yet: an answer that is being streamed is listed and has no row. It
+    stays so if that was cut off, and then there is nothing to wait for."""
+
+
+def doubts(source: Source, plan: Plan) -> Doubts:
+    """What may be half written in a conversation that was read."""
     found = {f"{each.kind} {each.note}" for each in source.findings if each.kind in _SMALL}
     found.update(each.kind for each in plan.findings if each.kind == NO_WINDOW)
-    found.update(_unwritten(source, plan, to_the_end=False))
+    before, behind = _without_row(source.window or [], plan)
+    found.update(before)
     messages = plan.messages()
     if len(messages):
         last = int(messages[-1])
         if plan.status[last] == Status.COMPACTED and plan.covered_by[last] == NOBODY:
             found.add(f"not listed: {plan.scan.tid(last)}")
-    return frozenset(found)
-
-
-def accepted(source: Source, plan: Plan) -> frozenset[str]:
-    """Of an import that was stored: what is no reason to wait at the next one."""
-    # An answer that ended before its row was written stays in the list.
-    return doubts(source, plan) | frozenset(_unwritten(source, plan, to_the_end=True))
+    return Doubts(frozenset(found), frozenset(behind))
 
 
 def at_rest(directory: ConversationDir) -> bool:
@@ -58,11 +63,17 @@ def at_rest(directory: ConversationDir) -> bool:
     return time.time() - newest > REST
 
 
-def _unwritten(source: Source, plan: Plan, *, to_the_end: bool) -> Iterator[str]:
-    """Ids in conversation.json without a row. The last ones are of messages that are being
-    streamed, so they count only `to_the_end`."""
-    listed = source.window or []
-    known = np.isin(np.array([hash(each) for each in listed], np.int64), np.array(plan.scan.ids))
-    end = len(listed) if to_the_end else int(np.flatnonzero(known)[-1]) if known.any() else 0
-    for place in np.flatnonzero(~known[:end]).tolist():
-        yield f"no row: {listed[place]}"
+def _without_row(listed: Sequence[str], plan: Plan) -> tuple[list[str], list[str]]:
+    """The listed ids that have no row: those before one that has, and those behind all."""
+    if len(listed) == len(plan.window):
+        return [], []
+    known = set(plan.scan.ids)
+    before: list[str] = []
+    behind: list[str] = []
+    found = behind
+    for message_id in reversed(listed):
+        if hash(message_id) in known:
+            found = before
+        else:
+            found.append(f"no row: {message_id}")
+    return before, behind

@@ -99,14 +99,19 @@ class Events:
 def are_certain(directory: Path) -> bool:
     """Whether events tell of all changes: not where the files are on another machine."""
     try:
-        lines = Path("/proc/self/mounts").read_text(errors="replace").splitlines()
-        place = str(directory.resolve())
+        mounts = Path("/proc/self/mounts").read_text(errors="replace")
     except OSError:
         return True
+    kind = file_system(str(directory.resolve()), mounts)
+    return kind not in _REMOTE and not kind.startswith("fuse.")
+
+
+def file_system(place: str, mounts: str) -> str:
+    """The kind of file system that a path is on, by the text of /proc/self/mounts."""
     kind = longest = ""
-    for line in lines:
+    for line in mounts.splitlines():
         _, mount, found, *_ = [*line.split(" "), "", "", ""]
         mount = mount.replace("\\040", " ").rstrip("/")
-        if (place == mount or place.startswith(mount + "/")) and len(mount) >= len(longest):
+        if (place + "/").startswith(mount + "/") and len(mount) >= len(longest):
             kind, longest = found, mount
-    return kind not in _REMOTE and not kind.startswith("fuse.")
+    return kind

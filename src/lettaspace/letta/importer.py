@@ -21,7 +21,6 @@ from lettaspace.letta.damage import (
     BARE_ROW,
     BUSY,
     OTHER_ID,
-    TORN_ROW,
     Findings,
 )
 from lettaspace.letta.derive import conversation_tid
@@ -34,8 +33,9 @@ from lettaspace.letta.directory import (
     list_directory,
     read_small,
 )
-from lettaspace.letta.doubt import Unsettled, accepted, at_rest, doubts
-from lettaspace.letta.live import Live, Lives
+from lettaspace.letta.doubt import Unsettled, at_rest, doubts
+from lettaspace.letta.following import Following
+from lettaspace.letta.live import Live
 from lettaspace.letta.replay import replay
 from lettaspace.letta.report import FAILED, ConversationReport, Report
 from lettaspace.letta.scan import Changed, Scan, scan
@@ -79,18 +79,6 @@ def check_directory(space: Space, directory: Path | str) -> None:
     if lines:
         more = f", and {len(lines) - 1} more" if len(lines) > 1 else ""
         raise Damaged(f"nothing was imported: {lines[0]}{more}")
-
-
-class Following:
-    """What stays between the imports of one directory that is being watched."""
-
-    def __init__(self, check: Callable[[], None]) -> None:
-        self.check = check
-        """Called again and again during an import; what it raises ends it, and the next one
-        goes on from there."""
-        self.lives = Lives()
-        self.accepted: dict[str, frozenset[str]] = {}
-        """The doubts that stood when a conversation was last stored, by key."""
 
 
 def import_some(
@@ -212,7 +200,9 @@ class _Import:
                     self.writer.discard()
                     continue
                 self.remember(directory, prepared, entry)
-                self.follow(directory, prepared)
+                if self.following is not None:
+                    found = doubts(prepared.source, prepared.plan)
+                    self.following.stored(directory.key, found, prepared.live)
                 return
             if patient:
                 raise Unsettled(frozenset({BUSY}))
@@ -241,47 +231,21 @@ class _Import:
         if not source.readable:
             scanned = Scan(path, tid, source.created_at)
         else:
-            live = self.live(directory, source, tid, patient)
+            if self.following is not None:
+                live = self.following.rows(directory, source, tid, patient)
             scanned = live.result() if live is not None else scan(path, tid, source.created_at)
         with open_rows(path) as file:
             plan = replay(scanned, file, source.window)
         if not is_unchanged(source):
             return None
         if patient and self.following is not None:
-            fresh = doubts(source, plan) - self.following.accepted.get(directory.key, frozenset())
-            if fresh:
-                if live is not None:
-                    self.following.lives.keep(directory.key, live)
-                raise Unsettled(fresh)
+            self.following.wait(directory.key, doubts(source, plan), live)
         for findings in (source.findings, scanned.findings, plan.findings):
             entry.findings.extend(findings)
         version = source.manifest.get("schema_version") if source.manifest else None
         if scanned.bare and version != 1:
             entry.findings.add(BARE_ROW, None, f"{scanned.bare} messages stand without a row")
         return Prepared(source, tid, plan, seen, live)
-
-    def live(
-        self, directory: ConversationDir, source: Source, tid: str, patient: bool
-    ) -> Live | None:
-        """What is kept of the conversation, with the rows added since. None where nothing is,
-        or where the last row has no end and there is no more waiting for it."""
-        if self.following is None:
-            return None
-        path = directory.path / MESSAGES
-        live = self.following.lives.take(directory.key, path, tid, source.created_at)
-        if not live.advance(self.following.check):
-            return live
-        if patient:
-            self.following.lives.keep(directory.key, live)
-            raise Unsettled(frozenset({f"{TORN_ROW} {path.stat().st_size}"}))
-        return None
-
-    def follow(self, directory: ConversationDir, prepared: Prepared) -> None:
-        """Keeps what makes the next import of the conversation cheap."""
-        if self.following is not None:
-            if prepared.live is not None:
-                self.following.lives.keep(directory.key, prepared.live)
-            self.following.accepted[directory.key] = accepted(prepared.source, prepared.plan)
 
     def tid(self, source: Source) -> str:
         """The TID of a conversation; of several alike, the first by key takes the first."""

@@ -108,6 +108,11 @@ class Live:
                 self._seen = seen
         return self._torn
 
+    @property
+    def seen_size(self) -> int:
+        """The file's size in bytes when it was read last."""
+        return self._seen[2] if self._seen else 0
+
     def result(self) -> Scan:
         """The scan of what was read."""
         return self._scanner.result()

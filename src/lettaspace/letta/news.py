@@ -1,12 +1,24 @@
 """What a watcher says: everything once, until it changes."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable
 
-from lettaspace.letta.damage import Damage, Findings
+from lettaspace.letta.damage import (
+    BARE_ROW,
+    DIVERGED,
+    OLDER_COPY,
+    UNKNOWN_ROW,
+    WINDOW_DIFFERS,
+    Damage,
+    Findings,
+)
 from lettaspace.letta.report import Report
 
 OnReport = Callable[[Report], None]
 OnProblem = Callable[[str], None]
+
+# Their notes count messages, which become ever more.
+_COUNTING = {BARE_ROW, DIVERGED, OLDER_COPY, UNKNOWN_ROW, WINDOW_DIFFERS}
 
 
 class News:
@@ -23,7 +35,9 @@ class News:
         if self._problems.get(topic) != text:
             self._problems[topic] = text
             if self._on_problem is not None:
-                self._on_problem(text)
+                # Whoever listens cannot end the watching by what it does with it.
+                with contextlib.suppress(Exception):
+                    self._on_problem(text)
 
     def solved(self, topic: str) -> None:
         """It no longer is."""
@@ -38,26 +52,26 @@ class News:
         report.findings.extend(self._new("", findings))
         self._tell(report)
 
-    def report(self, report: Report) -> None:
-        """An import of some agents and conversations. It is passed on if something was written
-        or is found for the first time."""
-        report.findings = self._of_agents(report.findings)
+    def report(self, report: Report, agents: Iterable[str]) -> None:
+        """An import of some agents (their files' names) and conversations. It is passed on if
+        something was written or is found for the first time."""
+        findings, report.findings = report.findings, Findings()
+        for name in agents:
+            mine = Findings()
+            for damage in findings:
+                if damage.note.startswith(name):
+                    mine.add(damage.kind, damage.row, damage.note)
+            report.findings.extend(self._new(f"agent {name}", mine))
         for each in report.conversations:
             each.findings = self._new(each.key, each.findings)
         self._tell(report)
 
     def _tell(self, report: Report) -> None:
         if self._on_report is not None and (report.written or next(report.lines(), None)):
-            self._on_report(report)
-
-    def _of_agents(self, findings: Findings) -> Findings:
-        new = Findings()
-        for damage in findings:
-            one = Findings()
-            one.add(damage.kind, damage.row, damage.note)
-            # The note begins with the file's name.
-            new.extend(self._new(f"agent {damage.note.partition(' ')[0]}", one))
-        return new
+            try:
+                self._on_report(report)
+            except Exception as error:
+                self.problem("report", f"a report was not taken: {type(error).__name__}")
 
     def _new(self, key: str, findings: Findings) -> Findings:
         told = self._told.get(key, set())
@@ -70,5 +84,5 @@ class News:
 
 
 def _sign(damage: Damage) -> tuple[str, int | None, str]:
-    # Notes of what concerns a whole conversation count messages, which become ever more.
-    return damage.kind, damage.row, damage.note if damage.row is None and ":" in damage.note else ""
+    counts = damage.row is not None or damage.kind in _COUNTING
+    return damage.kind, damage.row, "" if counts else damage.note

@@ -91,11 +91,8 @@ class _Conversation:
         stored = stored_messages(self.space, self.uri)
         with open_rows(self.scan.path) as file:
             self.file = file
-            self.avoid_others(stored)
+            new, extra = self.compare(stored)
             alive = self.plan.messages()
-            mine = self.scan.tid_array()[alive]
-            new = alive[~np.isin(mine, stored.tids)]
-            extra = ~np.isin(stored.tids, mine)
             is_new = bytearray(len(self.scan))
             for entry in new.tolist():
                 is_new[entry] = True
@@ -115,7 +112,7 @@ class _Conversation:
                 self.messages(self.behind(new, stored.top), is_new, once=True)
             else:
                 self.head(state, blobs)
-                order = self.order(new, baseline) if len(stored) else alive
+                order = self.order(is_new, baseline) if len(stored) else alive
                 self.report.messages.unchanged += len(alive) - len(order)
                 self.messages(order.tolist(), is_new, once=False)
                 if self.live is not None:
@@ -125,16 +122,29 @@ class _Conversation:
         if report.outcome == UNCHANGED and report.messages.written + report.records.written:
             report.outcome = CHANGED
 
-    def order(self, new: NDArray[np.intp], baseline: Baseline | None) -> NDArray[np.intp]:
+    def compare(self, stored: Stored) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+        """The entries that are not stored, and a flag for every stored message that is none
+        of the entries."""
+        alive = self.plan.messages()
+        tids = self.scan.tid_array()[alive]
+        known = np.isin(tids, stored.tids)
+        if self.avoid_others(alive[~known], stored):
+            tids = self.scan.tid_array()[alive]
+            known = np.isin(tids, stored.tids)
+        if known.sum() == len(stored):
+            return alive[~known], np.zeros(len(stored), np.bool_)
+        return alive[~known], ~np.isin(stored.tids, tids)
+
+    def order(self, is_new: bytearray, baseline: Baseline | None) -> NDArray[np.intp]:
         """The entries whose records are to be written or compared: what is new before the
         rest, so that it shows at once, and in both what states an intent before the marks
         that follow from it."""
         order = self.plan.summaries_first()
+        new = np.frombuffer(bytes(is_new), np.bool_)
         if baseline is not None:
             differing = baseline.differing(self.plan, self.agent, self.space.repo)
-            differing[new] = True
-            order = order[differing[order]]
-        return np.concatenate([order[np.isin(order, new)], order[~np.isin(order, new)]])
+            order = order[(differing | new)[order]]
+        return np.concatenate([order[new[order]], order[~new[order]]])
 
     def diverge(self, theirs: int, ours: int) -> None:
         self.report.outcome = DIVERGED_OUTCOME
@@ -195,20 +205,20 @@ class _Conversation:
             plan.seqs[entry] = seq
         return order
 
-    def avoid_others(self, stored: Stored) -> None:
+    def avoid_others(self, unknown: NDArray[np.intp], stored: Stored) -> bool:
         """Gives another TID to the message whose derived one a message of another
         conversation has already: about one in a million of those made in the same
-        millisecond, as a fork's messages and their originals are."""
-        scan, plan = self.scan, self.plan
-        alive = plan.messages()
+        millisecond, as a fork's messages and their originals are. Says whether there was one."""
+        scan, found = self.scan, False
         tids = scan.tid_array()
-        unknown = alive[~np.isin(tids[alive], stored.tids)]
         for start in range(0, len(unknown), _CHUNK):
             some: dict[str, int] = {
                 scan.tid(entry): entry for entry in unknown[start : start + _CHUNK].tolist()
             }
             for taken in self.space.repo.cids(MESSAGE, list(some)):
                 self.probe(some[taken], tids, stored)
+                found = True
+        return found
 
     def probe(self, entry: int, tids: NDArray[Any], stored: Stored) -> None:
         scan = self.scan

@@ -26,7 +26,8 @@ from lettaspace.letta.directory import (
     list_directory,
 )
 from lettaspace.letta.events import Events
-from lettaspace.letta.importer import Following, import_some
+from lettaspace.letta.following import Following
+from lettaspace.letta.importer import import_some
 from lettaspace.letta.news import News, OnProblem, OnReport
 from lettaspace.letta.report import FAILED
 from lettaspace.letta.tracking import mark
@@ -222,7 +223,7 @@ class Watcher:
         self._marks = marks
         findings = Findings()
         for name in listing.odd:
-            findings.add(BAD_NAME, None, f"{name}:")
+            findings.add(BAD_NAME, None, name)
         self._news.listing(findings)
         if self._warm is None:
             self._warm = _longest(listing.conversations)
@@ -245,13 +246,15 @@ class Watcher:
         began = time.monotonic()
         final = {path for path in paths if self._agenda.is_final(path, began)}
         found = [each for path in paths if (each := _thing(Path(path))) is not None]
+        conversations = [each for each in found if isinstance(each, ConversationDir)]
+        agents = [each for each in found if isinstance(each, AgentFile)]
         marks = {str(each.path): _mark(each) for each in found}
         try:
             report, unsettled = import_some(
                 self.space,
                 self._root,
-                [each for each in found if isinstance(each, ConversationDir)],
-                [each for each in found if isinstance(each, AgentFile)],
+                conversations,
+                agents,
                 self._following,
                 final=final,
             )
@@ -260,16 +263,18 @@ class Watcher:
                 self._agenda.later(path, began, self._pause)
             raise
         now = time.monotonic()
+        # What failed is tried again at the next sweep, whether or not it changes.
         failed = {each.key for each in report.conversations if each.outcome == FAILED}
-        for each in found:
-            path = str(each.path)
+        again = {str(each.path) for each in conversations if each.key in failed}
+        for path, found_mark in marks.items():
             if path in unsettled:
                 self._agenda.doubtful(path, unsettled[path], now)
-                continue
-            self._agenda.done(path, began, now)
-            if not isinstance(each, ConversationDir) or each.key not in failed:
-                self._marks[path] = marks[path]
-        self._news.report(report)
+            else:
+                self._agenda.done(path, began, now)
+                if path not in again:
+                    self._marks[path] = found_mark
+        read = [each.path.name for each in agents if str(each.path) not in unsettled]
+        self._news.report(report, read)
 
     def _warm_one(self) -> bool:
         """Reads one of the long conversations; whether there was one."""
