@@ -49,7 +49,7 @@ def commands(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("page", ["README.md", "docs/cli.md"])
 def test_sessions(page: str, user: Path, commands: Path) -> None:
     if page != "README.md":
-        _run("lettaspace up", user, commands)
+        _run("lettaspace up --once", user, commands)
     text = (ROOT / page).read_text(encoding="utf-8")
     ran = 0
     for block in _BLOCK.findall(text):
@@ -61,7 +61,7 @@ def test_sessions(page: str, user: Path, commands: Path) -> None:
 
 
 def test_the_readmes_program(user: Path, commands: Path) -> None:
-    _run("lettaspace up", user, commands)
+    _run("lettaspace up --once", user, commands)
     (program,) = _PYTHON.findall((ROOT / "README.md").read_text(encoding="utf-8"))
     done = subprocess.run(
         [sys.executable, "-c", program.replace(_USER, str(user))],

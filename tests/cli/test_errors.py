@@ -102,7 +102,7 @@ def test_a_letta_directory_that_is_not_there(cli: Cli, home: Path, tmp_path: Pat
 def test_a_home_that_is_no_directory(cli: Cli, home: Path) -> None:
     home.write_text("")
     assert cli("agents").code == 1
-    assert cli("up", "--json").json["error"] == "StoreUnavailable"
+    assert cli("up", "--once", "--json").json["error"] == "StoreUnavailable"
 
 
 def test_a_store_that_is_no_store(cli: Cli, home: Path) -> None:

@@ -114,7 +114,9 @@ def test_what_differs_is_said(home: Path, archive: Path, cli: Cli, tmp_path: Pat
         space.conversation(info.rkey).append(UserMessage.text("mine again"))
     outcome = cli("import", archive)
     assert outcome.code == 0
-    assert f"! {info.rkey}: has messages of both sides now" in outcome.out
+    assert outcome.out.endswith(
+        f"! 1 conversation with messages of both; `verify` names shared seqs: {info.rkey}\n"
+    )
     assert "is on 2 messages" in cli("verify").out
 
 

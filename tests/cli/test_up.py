@@ -29,13 +29,13 @@ def _bytes(directory: Path) -> dict[str, str]:
 
 
 def test_without_letta_there_is_a_demo(cli: Cli, home: Path) -> None:
-    first = cli("up")
+    first = cli("up", "--once")
     assert (first.code, first.err) == (0, "")
     assert "There is no Letta Code directory at " in first.out
     assert "your own space was not touched" in first.out
     assert f"lettaspace --home {home}/demo conversations" in first.out
     assert [each.name for each in home.iterdir()] == ["demo"]
-    second = cli("up", "--json").json
+    second = cli("up", "--once", "--json").json
     assert second["demo"] is True
     assert second["home"] == str(home / "demo")
     assert (second["agents"], second["conversations"], second["messages"]) == (2, 4, 27)
@@ -45,7 +45,7 @@ def test_without_letta_there_is_a_demo(cli: Cli, home: Path) -> None:
 
 
 def test_what_up_says_next_works(cli: Cli, tmp_path: Path) -> None:
-    said = cli("up").out.partition("Next:\n")[2].splitlines()
+    said = cli("up", "--once").out.partition("Next:\n")[2].splitlines()
     commands = [line.split() for line in said if "--home" in line]
     assert len(commands) == 3
     for command in commands:
@@ -57,9 +57,9 @@ def test_the_demo_leaves_ones_own_space_alone(cli: Cli, home: Path, tmp_path: Pa
     store = Store(tmp_path / "letta")
     store.agent()
     store.conversation(rows(b1()))
-    assert cli("up", "--letta", store.path).code == 0
+    assert cli("up", "--once", "--letta", store.path).code == 0
     before = {name: state for name, state in _bytes(home).items() if "demo" not in name}
-    assert cli("up", "--json").json["demo"] is True
+    assert cli("up", "--once", "--json").json["demo"] is True
     after = {name: state for name, state in _bytes(home).items() if not name.startswith("demo")}
     assert after == before
     assert len(cli("conversations", "--json").json) == 1
@@ -71,7 +71,7 @@ def test_with_letta_there_is_no_demo(
     store = Store(tmp_path / "user" / ".letta" / "lc-local-backend")
     store.agent()
     store.conversation(rows(b1()))
-    outcome = cli("up")
+    outcome = cli("up", "--once")
     assert outcome.code == 0
     assert "1 conversation with 4 messages" in outcome.out
     assert "  lettaspace conversations\n" in outcome.out
@@ -108,11 +108,11 @@ def test_status_counts_what_is_not_in_the_space_yet(cli: Cli, home: Path, tmp_pa
 
 
 def test_nothing_shows_the_key(cli: Cli, home: Path) -> None:
-    assert cli("up").code == 0
+    assert cli("up", "--once").code == 0
     key = (home / "demo" / "identity.json").read_text().split('"privateKey": "')[1][:64]
-    for command in ("status", "up", "conversations", "agents", "verify"):
+    for command in ("status", "up --once", "conversations", "agents", "verify"):
         for more in ([], ["--json"]):
-            outcome = process("--home", home / "demo", command, *more)
+            outcome = process("--home", home / "demo", *command.split(), *more)
             assert key not in outcome.out + outcome.err
 
 

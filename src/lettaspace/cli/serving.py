@@ -95,8 +95,8 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for changed, handler in before.items():
+            signal.signal(changed, handler)
 
 
 def _tell(report: "Report") -> None:

@@ -93,8 +93,10 @@ def command(
             }
             app.out.json(form if once else {**form, "url": serving.url})
         else:
-            _tell(app, target, report, held, first)
-            if not once:
+            _tell(app, target, report, held)
+            if once:
+                _say_what_next(app, target, first)
+            else:
                 serving.announce(app.out, watched=target.directory if watch else None)
         sys.stdout.flush()
         if not once:
@@ -119,9 +121,7 @@ def _target(app: App, letta: Path | None) -> _Target:
     return _Target(home, home / LETTA, demo=True)
 
 
-def _tell(
-    app: App, target: _Target, report: "Report", held: dict[str, Any], first: str | None
-) -> None:
+def _tell(app: App, target: _Target, report: "Report", held: dict[str, Any]) -> None:
     out = app.out
     if target.demo:
         out.line(f"There is no Letta Code directory at {field(str(letta_directory(None)))}.")
@@ -134,8 +134,11 @@ def _tell(
         f"{counted(held['conversations'], 'conversation')} "
         f"with {counted(held['messages'], 'message')}, and {counted(held['agents'], 'agent')}."
     )
+
+
+def _say_what_next(app: App, target: _Target, first: str | None) -> None:
+    out, name = app.out, _own_name()
     out.line()
-    name = _own_name()
     reading = f"{name} --home {field(shlex.quote(str(target.home)))}" if target.demo else name
     out.line("Next:")
     out.line(f"  {reading} conversations")
@@ -146,7 +149,7 @@ def _tell(
         out.line(f"  {name} up --letta DIR   with a directory of your own")
     else:
         out.line(f"  {reading} search TEXT")
-        out.line(f"  {reading} up   again, whenever you like: only what is new is read")
+        out.line(f"  {name} up   follows the directory, and shows it all in a browser")
 
 
 def _own_name() -> str:
