@@ -312,6 +312,26 @@ def test_what_was_compacted_here_stays_so(pair: Pair) -> None:
     assert problems(pair.ours) == []
 
 
+def test_a_later_archive_whose_fork_names_an_older_version(
+    tmp_path: Path, home: Path, source: Path
+) -> None:
+    theirs = tmp_path / "theirs"
+    shutil.copytree(source, theirs)
+    with Space.open(theirs) as there, Space.open(home) as here:
+        bring(here, save(there, tmp_path / "1.car"))
+        fork = next(each for each in there.conversations() if each.forked_from is not None)
+        assert fork.forked_from is not None
+        point = fork.forked_from["message"]["uri"].rpartition("/")[2]
+        stored = there.repo.get(MESSAGE, point)
+        assert stored is not None
+        there.repo.apply_writes([Update(MESSAGE, point, {**stored.value, "updatedAt": LATER})])
+        report = bring(here, save(there, tmp_path / "2.car"))
+        assert report.kept_conversations == []
+        assert report.collections[MESSAGE].updated == 1
+        assert total(report).created == total(report).kept == 0
+        assert problems(here) == []
+
+
 BASE = {"conversation": "at://x", "role": "user", "seq": 1}
 
 

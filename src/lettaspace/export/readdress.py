@@ -79,8 +79,9 @@ class Readdress:
         for each in archive.records(lambda collection, _rkey: collection == CONVERSATION):
             if FORK in each.value:
                 forks[self._name(each.collection, each.rkey)] = each
-        named = {(ref["uri"], ref["cid"]) for fork in forks.values() for ref in _refs(fork)}
-        uris = {uri for uri, _ in named}
+        if not forks:
+            return
+        uris = {ref["uri"] for fork in forks.values() for ref in _refs(fork)}
         others = archive.records(
             lambda collection, rkey: (
                 (name := self._name(collection, rkey)) in uris and name not in forks
@@ -107,6 +108,15 @@ class Readdress:
 
     def _name(self, collection: str, rkey: str) -> str:
         return f"{self._old}{collection}/{rkey}"
+
+
+def unversioned(conversation: Value) -> Value:
+    """A conversation's value without the CIDs in its references. Once what it left was rewritten,
+    a later archive cannot tell their new ones any more, and is no other conversation for that."""
+    if FORK not in conversation:
+        return conversation
+    names = {field: conversation[FORK][field]["uri"] for field in FORK_REFS}
+    return {**conversation, FORK: names}
 
 
 def _refs(conversation: RepoBlock) -> list[Value]:

@@ -18,7 +18,7 @@ from lettaspace.conversation.index import find_conversation_id
 from lettaspace.conversation.records import COMPILED_PROMPT, CONVERSATION, MESSAGE, is_active
 from lettaspace.conversation.space import Space
 from lettaspace.export.archive import Archive
-from lettaspace.export.readdress import Readdress
+from lettaspace.export.readdress import Readdress, unversioned
 from lettaspace.letta.times import to_millis, valid
 from lettaspace.letta.writer import record_cid
 from lettaspace.space import schema
@@ -189,18 +189,19 @@ class _Restore:
                 collection, [item.rkey for item in items if item.collection == collection]
             ).items()
         }
-        found: list[Outcome] = []
-        for item in items:
-            cid = stored.get((item.collection, item.rkey))
-            if cid is None:
-                found.append("created")
-            elif cid == item.cid:
-                found.append("unchanged")
-            else:
-                ours = view.get(item.collection, item.rkey)
-                is_newer = ours is None or replaces(item.collection, item.value, ours.value)
-                found.append("updated" if is_newer else "kept")
-        return found
+        return [
+            self.outcome(view, item, stored.get((item.collection, item.rkey))) for item in items
+        ]
+
+    def outcome(self, view: View, item: _Item, stored: CID | None) -> Outcome:
+        if stored is None:
+            return "created"
+        ours = None if stored == item.cid else view.get(item.collection, item.rkey)
+        if ours is None:
+            return "unchanged"
+        if item.collection == CONVERSATION and unversioned(item.value) == unversioned(ours.value):
+            return "unchanged"
+        return "updated" if replaces(item.collection, item.value, ours.value) else "kept"
 
     def note(self, item: _Item, outcome: Outcome) -> None:
         counts = self.report.collections[item.collection]

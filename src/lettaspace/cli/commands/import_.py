@@ -10,11 +10,14 @@ import click
 from lettaspace.cli.app import App, cataloged, exists, json_option
 from lettaspace.cli.output import Output
 from lettaspace.cli.progress import steps
-from lettaspace.cli.text import field
+from lettaspace.cli.text import counted, field
 
 if TYPE_CHECKING:
     from lettaspace.conversation.space import Space
     from lettaspace.export.restore import RestoreReport
+
+_NAMED = 10
+"""So many conversations are named in a line; JSON has all of them."""
 
 
 @cataloged("import")
@@ -92,10 +95,10 @@ def _summarise(report: "RestoreReport", path: Path, out: Output) -> None:
             f"They were records of {field(report.author)}; here they are this space's own, and "
             "name each other so."
         )
-    for rkey in report.kept_conversations:
-        out.line(f"! {field(rkey)}: the archive has another record of it; the one here stays")
-    for rkey in report.mixed_conversations:
-        out.line(
-            f"! {field(rkey)}: has messages of both sides now; "
-            "`lettaspace verify` names those that share a seq"
-        )
+    for rkeys, what in (
+        (report.kept_conversations, "recorded otherwise in the archive; what is here stays"),
+        (report.mixed_conversations, "with messages of both; `verify` names shared seqs"),
+    ):
+        if rkeys:
+            named = ", ".join(map(field, rkeys[:_NAMED])) + (", ..." if rkeys[_NAMED:] else "")
+            out.line(f"! {counted(len(rkeys), 'conversation')} {what}: {named}")
