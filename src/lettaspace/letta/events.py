@@ -6,7 +6,7 @@ from pathlib import Path
 
 from watchfiles import watch
 
-STEP = 80
+STEP = 100
 """Milliseconds in which events are collected. Each step costs a little even when idle."""
 
 _READY = 500
