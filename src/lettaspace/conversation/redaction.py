@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 from lettaspace.conversation.jsontext import dumps
 from lettaspace.conversation.secretplaces import PLAIN, Named, find_in_string
-from lettaspace.conversation.secretrules import is_base64, is_identifier
+from lettaspace.conversation.secretrules import is_base64
 from lettaspace.conversation.secrets import Span
 
 ROUNDS = 8
@@ -150,7 +150,7 @@ def _part(value: Any, path: _Path, visit: _Visit) -> Any:
         return _free(value, path, visit)
     kind = value.get("type")
     keeps = _PART_KEEPS.get(kind, frozenset()) if isinstance(kind, str) else frozenset()
-    if kind == "image" and not is_base64(value.get("data")):
+    if kind == "image" and isinstance(data := value.get("data"), str) and not is_base64(data):
         keeps = frozenset()
     return _object(value, path, visit, {}, keeps)
 
@@ -176,20 +176,25 @@ def _object(
     visit: _Visit,
     shapes: Mapping[str, _Shape],
     keeps: frozenset[str] = frozenset(),
-) -> Any:
+    inside: Named = PLAIN,
+) -> dict[str, Any]:
     """An object of which some values have a shape of their own and some are not looked at."""
-    changed: dict[str, Any] = {}
-    named = PLAIN
+    new: dict[str, Any] = {}
+    same = True
     for key, item in value.items():
-        if key in keeps and isinstance(item, str):
+        if key in keeps and (isinstance(item, str) or key == "data"):
+            new[key] = item
             continue
         at = (path, key)
+        new_key = visit(key, PLAIN, at)
+        while new_key is not key and (new_key in new or new_key in value):
+            new_key += "'"
         shape = shapes.get(key)
-        named = named.of(key)
-        new = shape(item, at, visit) if shape else _free(item, at, visit, named)
-        if new is not item:
-            changed[key] = new
-    return {**value, **changed} if changed else value
+        new_item = shape(item, at, visit) if shape else _free(item, at, visit, inside.of(key))
+        same = same and new_key is key and new_item is item
+        new[new_key] = new_item
+        inside = inside.after(item)
+    return value if same else new
 
 
 def _list(value: list[Any], path: _Path, visit: _Visit, shape: _Shape) -> list[Any]:
@@ -199,9 +204,9 @@ def _list(value: list[Any], path: _Path, visit: _Visit, shape: _Shape) -> list[A
 
 def _free(value: Any, path: _Path, visit: _Visit, named: Named = PLAIN) -> Any:
     if isinstance(value, str):
-        return value if not named and is_identifier(value) else visit(value, named, path)
+        return visit(value, named, path)
     if isinstance(value, dict):
-        return _free_object(value, path, visit, named)
+        return _object(value, path, visit, {}, inside=named.inside_object())
     if isinstance(value, list):
         items = []
         inside = named.inside_list()
@@ -210,22 +215,6 @@ def _free(value: Any, path: _Path, visit: _Visit, named: Named = PLAIN) -> Any:
             inside = inside.after(item)
         return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
     return value
-
-
-def _free_object(value: dict[str, Any], path: _Path, visit: _Visit, named: Named) -> Any:
-    new: dict[str, Any] = {}
-    same = True
-    inside = named.inside_object()
-    for key, item in value.items():
-        at = (path, key)
-        new_key = visit(key, PLAIN, at)
-        while new_key is not key and new_key in new:
-            new_key += "'"
-        new_item = _free(item, at, visit, inside.of(key))
-        same = same and new_key is key and new_item is item
-        new[new_key] = new_item
-        inside = inside.after(item)
-    return value if same else new
 
 
 def _shown(path: _Path) -> str:

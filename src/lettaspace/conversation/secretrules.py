@@ -25,6 +25,9 @@ class Span(NamedTuple):
 MARKER = re.compile(r"\[redacted: [a-z0-9][a-z0-9-]{0,63}\]")
 """What stands in a secret's place."""
 
+NOT_STORED = "[not stored]"
+"""What is stored in the place of an authentication header's value."""
+
 AUTH_HEADERS = frozenset(
     {
         "api-key",
@@ -44,31 +47,22 @@ AUTH_HEADERS = frozenset(
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether a value stands for one that is filled in elsewhere."""
-    return not value.strip("*.xX_-") or _PLACEHOLDER.match(value) is not None
+    """Whether a value stands for one that is filled in elsewhere, or was left out."""
+    return value == NOT_STORED or _PLACEHOLDER.fullmatch(value) is not None
 
 
 _PLACEHOLDER = re.compile(
-    r"\s{0,8}(?:[<{$*]|%[({s]|\.\.\.|(?i:none|null|true|false|undefined|bearer)\s{0,8}$)"
+    r"\s{0,8}(?:\$[{(].*|\$[A-Z_][A-Z0-9_]*|<[^<>]*>|\{[^{}]*\}|\{\{.*\}\}|%\(\w*\)s|%s"
+    r"|[*.xX_-]{3,}|(?i:none|null|true|false|undefined))\s{0,8}"
 )
-
-
-_IDENTIFIER = re.compile(
-    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-    r"|[0-9a-fA-F]{32}|[0-9a-fA-F]{40}|[0-9a-fA-F]{64}|[0-9a-fA-F]{128}|baf[a-z2-7]{56}"
-)
-
-
-def is_identifier(text: str) -> bool:
-    """Whether a text is a UUID, a CID or a digest in hexadecimal, and nothing else."""
-    return len(text) <= 128 and _IDENTIFIER.fullmatch(text) is not None
 
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]*+={0,2}\s*")
 
 
-def is_base64(value: object) -> bool:
-    return isinstance(value, str) and _BASE64.fullmatch(value) is not None
+def is_base64(text: str) -> bool:
+    """Whether a text is base64 of the standard alphabet, and nothing else."""
+    return _BASE64.fullmatch(text) is not None
 
 
 def find(text: str) -> Iterator[Span]:
@@ -111,6 +105,7 @@ _FORMS = {
     r"|(?:AIza|GOCSPX-)[\w-]{20,}+",
     "hugging-face-token": r"hf_[A-Za-z0-9]{30,}+",
     "npm-token": r"npm_[A-Za-z0-9]{36,}+",
+    "telegram-token": r"(?<=[0-9]:)AA[\w-]{33}(?![\w-])",
     "pypi-token": r"pypi-AgE[\w-]{40,}+",
     "slack-token": r"xox[abeoprs][-.][\w.-]{10,}+|xapp-[\w-]{10,}+",
     "stripe-key": r"[rs]k_(?:live|test)_[A-Za-z0-9]{16,}+|whsec_[A-Za-z0-9]{20,}+",
@@ -125,7 +120,7 @@ _RUN = re.compile(r"(?<![\w-])[\w-]{15,}+", re.ASCII)
 def _tokens(text: str) -> Iterator[Span]:
     at = 0
     while run := _RUN.search(text, at):
-        start = run.start()
+        start = run.end() - len(run[0].lstrip("-_"))
         # A line break that is written as an escape is no part of the word.
         if text[start - 1 : start + 1] in _ESCAPES:
             start += 1
@@ -154,9 +149,12 @@ _SCHEMES = frozenset(
     {"api-key", "apikey", "basic", "bearer", "bot", "dpop", "key", "negotiate", "ntlm", "token"}
 )
 _LIST_SCHEMES = frozenset({"aws4-hmac-sha256", "digest", "hawk", "oauth", "signature"})
+_NO_VALUES = _SCHEMES | _LIST_SCHEMES | AUTH_HEADERS
+_WORDS = frozenset({"api-key", "authorization"})
+"""Names that stand before a colon in prose, too."""
 _COOKIES = frozenset({"cookie", "set-cookie"})
 _COOKIE = re.compile(r"[^\s=;,\"'`\\]{1,256}=[^\s=]")
-_IN_NAME = re.compile(r"(?<![\w-])|(?<=\\[nrt])", re.ASCII)
+_IN_NAME = re.compile(r"(?<![\w-])(?<!//)|(?<=\\[nrt])", re.ASCII)
 _LIKELY = re.compile(r"(?=\S{0,64}[0-9])\S{8}|\S{20}")
 _VALUE_END = re.compile(r"[\r\n\"'`\\]")
 _LINE_END = re.compile(r"[\r\n]|\\[rn]")
@@ -175,15 +173,14 @@ def _header(text: str, at: int, end: int) -> tuple[Span | None, int]:
         stop = _end(_VALUE_END, text, start)
     elif scheme in _LIST_SCHEMES:
         stop = _end(_LINE_END, text, stop)
-    elif scheme and scheme not in _SCHEMES:
-        # Prose, unless it is the whole of a quoted value.
-        if match["quote"] is None:
+    else:
+        is_sure = match["quote"] is not None or scheme in _SCHEMES or name not in _WORDS
+        if match["value"].lower() in _NO_VALUES or not (is_sure or _LIKELY.match(match["value"])):
             return None, stop
-        start, stop = match.start("scheme"), _end(_VALUE_END, text, stop)
-    elif not scheme:
-        is_name = match["value"].lower() in _SCHEMES | _LIST_SCHEMES | AUTH_HEADERS
-        if is_name or (match["quote"] is None and not _LIKELY.match(match["value"])):
-            return None, stop
+        if scheme and scheme not in _SCHEMES:
+            start = match.start("scheme")
+        if match["quote"] is not None:
+            stop = _end(_VALUE_END, text, stop)
     return (None if is_placeholder(text[start:stop]) else Span(start, stop, name)), stop
 
 
@@ -204,7 +201,7 @@ def _bearer(text: str, at: int, end: int) -> tuple[Span | None, int]:
 
 _CONNECTION = re.compile(
     r"[^\s:/@\"'`\\<>?#\[\]]{0,256}:"
-    r"(?P<password>(?![$<{*]|%[({s])[^\s/\"'`\\<>]{1,256})@(?=[\w\[$%{.-])",
+    r"(?P<password>(?!\$[{(]|\$[A-Z_]+@|\{|\*+@|%[({s])[^\s/\"'`\\<>]{1,256})@(?=[\w\[$%{.-])",
 )
 
 
@@ -228,13 +225,16 @@ _KEY_LINE = re.compile(
 )
 
 
+_LONGEST_KEY = 1 << 16
+
+
 def _private_key(text: str, at: int, end: int) -> tuple[Span | None, int]:
     begin = _KEY_BEGIN.match(text, end)
     if begin is None:
         return None, end
     while at > 0 and text[at - 1] == "-" and end - at < 11:
         at -= 1
-    edge = _KEY_EDGE.search(text, begin.end())
+    edge = _KEY_EDGE.search(text, begin.end(), begin.end() + _LONGEST_KEY)
     if edge is not None and edge["edge"] == "END":
         stop = edge.end()
     else:

@@ -5,6 +5,7 @@ The provider tokens are known by a library, which is loaded when the first text 
 and a text takes time in proportion to its length.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import accumulate
@@ -21,8 +22,8 @@ __all__ = ["SHORTEST", "Span", "find_secrets", "merged"]
 SHORTEST = 10
 """No text of fewer characters is called a secret by itself."""
 
-_PARTS = frozenset({"aws-secret-access-key"})
-"""What the library takes for half of a secret, and is one all the same."""
+_PARTS = ("secret", "secret-access-key", "security-token", "passphrase", "api-key")
+"""Ends of kinds that the library takes for half of a secret, and are one all the same."""
 
 _AROUND = "\"'`\\ \t\r\n"
 """Belongs to the text around a secret, even where a rule of the library takes it along."""
@@ -50,7 +51,7 @@ def _by_library(text: str) -> Iterator[Span]:
     # One byte for half a character, and no NUL, which would make the library guess encodings.
     data = text.replace("\0", " ").encode(errors="replace")
     findings = [
-        (finding.rule_id.rpartition(".")[2], finding.visible, finding.location)
+        (_kind(finding.rule_id), finding.visible, finding.location)
         for finding in _scanner().scan(data)
     ]
     if not findings:
@@ -64,8 +65,15 @@ def _by_library(text: str) -> Iterator[Span]:
             start += 1
         while start < end and text[end - 1] in _AROUND:
             end -= 1
-        if start < end and (visible or kind in _PARTS):
+        if start < end and (visible or kind.endswith(_PARTS)):
             yield Span(start, end, kind)
+
+
+def _kind(rule: str) -> str:
+    """What stands behind the family and before the number of a rule's name, as in
+    `betterleaks.github-pat`, `veles.secrets/npm_token` and `betterleaks.auth0-domain.1`."""
+    name = re.split(r"[./](?=[^./]*[a-z])", rule.lower())[-1].partition(".")[0]
+    return re.sub("[^a-z0-9]+", "-", name).strip("-")[:64] or "secret"
 
 
 def _characters(data: bytes) -> list[int]:
@@ -91,12 +99,13 @@ def _without(spans: Iterable[Span], marks: list[tuple[int, int]]) -> Iterator[Sp
     for start, end, kind in spans:
         while at < len(marks) and marks[at][1] <= start:
             at += 1
-        # The next span may touch the same mark, so `at` stays.
-        for mark_start, mark_end in marks[at:]:
-            if mark_start >= end:
-                break
+        while at < len(marks) and marks[at][0] < end:
+            mark_start, mark_end = marks[at]
             if start < mark_start:
                 yield Span(start, mark_start, kind)
             start = mark_end
+            if mark_end > end:  # the next span may touch it, too
+                break
+            at += 1
         if start < end:
             yield Span(start, end, kind)

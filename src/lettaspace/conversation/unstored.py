@@ -9,9 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lettaspace.conversation.jsontext import Number
-from lettaspace.conversation.secretrules import AUTH_HEADERS
-
-NOT_STORED = "[not stored]"
+from lettaspace.conversation.secretrules import AUTH_HEADERS, NOT_STORED
 
 _CONTENT = frozenset({"content", "parts"})
 _SCALARS = frozenset({str, int, float, bool, type(None), Number})
