@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 from lettaspace.conversation.jsontext import dumps
 from lettaspace.conversation.secretplaces import PLAIN, Named, find_in_string
 from lettaspace.conversation.secretrules import is_base64
-from lettaspace.conversation.secrets import Span
+from lettaspace.conversation.secrets import SHORTEST, Span
 
 ROUNDS = 8
 """How often a text is looked at again, because what stood beside a secret may now be one."""
@@ -186,7 +186,7 @@ def _object(
             new[key] = item
             continue
         at = (path, key)
-        new_key = visit(key, PLAIN, at)
+        new_key = visit(key, PLAIN, at) if len(key) >= SHORTEST else key
         while new_key is not key and (new_key in new or new_key in value):
             new_key += "'"
         shape = shapes.get(key)

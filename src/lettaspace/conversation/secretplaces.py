@@ -3,12 +3,12 @@
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from lettaspace.conversation import jsontext
-from lettaspace.conversation.secretrules import AUTH_HEADERS, MARKER, is_placeholder
-from lettaspace.conversation.secrets import Span, find_secrets, merged
+from lettaspace.conversation.secretrules import AUTH_HEADERS, MARKER, is_placeholder, is_plain
+from lettaspace.conversation.secrets import SHORTEST, Span, find_secrets, merged
 from lettaspace.errors import InvalidInput
 
 MAX_NESTING = 4
@@ -25,8 +25,7 @@ _HINTS = ("auth", "cookie", "cred", "key", "pass", "secret", "token", "pwd")
 """In a key: what stands under it is looked at together with the key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(NamedTuple):
     """What is known of a value from where it stands."""
 
     name: str = ""
@@ -36,72 +35,76 @@ class Named:
     header: str = ""
     """The name of a header that stood before it, in a list or as a value of its own."""
 
-    def __bool__(self) -> bool:
-        return bool(self.name or self.header)
-
     def of(self, key: str) -> "Named":
         """The value of a key, in the object."""
-        return replace(self, name=key)
+        # What stands in a secret's place names nothing.
+        return Named("" if MARKER.search(key) else key, self.headers, self.header)
 
     def inside_object(self) -> "Named":
         """Inside of an object that stands here."""
-        return Named(headers=self.headers or is_header_map(self.name))
+        return Named("", self.headers or _is_header_map(self.name))
 
     def inside_list(self) -> "Named":
         """Inside of a list that stands here."""
-        return Named(self.name, self.headers or is_header_map(self.name))
+        return Named(self.name, self.headers or _is_header_map(self.name))
 
     def after(self, item: Any) -> "Named":
         """The next place in the same object or list."""
         if not self.headers:
             return self
         header = item.lower() if isinstance(item, str) else ""
-        return replace(self, header=header if header in AUTH_HEADERS else "")
-
-    def kind(self) -> str | None:
-        """Of which kind of secret it must be."""
-        name = self.name.lower()
-        if self.headers:
-            if self.header:
-                return self.header
-            if name in AUTH_HEADERS:
-                return name
-        if name in ("authorization", "proxy-authorization"):
-            return name
-        plain = re.sub(r"[^a-z]", "", name)
-        for ending in _SECRET_NAMES:
-            if plain.endswith(ending):
-                return "password" if "pass" in ending else "api-key"
-        return None
-
-    def hints(self) -> bool:
-        name = self.name.lower()
-        return any(hint in name for hint in _HINTS)
+        return Named(self.name, True, header if header in AUTH_HEADERS else "")
 
 
 PLAIN = Named()
 
 
-def is_header_map(name: str) -> bool:
-    """Whether what stands under a key are the headers of a request or a response."""
-    return name.lower().endswith("headers")
+def _is_header_map(name: str) -> bool:
+    return name[-7:].lower() == "headers"
+
+
+@lru_cache(4096)
+def _kind(named: Named) -> str | None:
+    """Of which kind of secret a string must be that stands there."""
+    name = named.name.lower()
+    if named.headers:
+        if named.header:
+            return named.header
+        if name in AUTH_HEADERS:
+            return name
+    if name in ("authorization", "proxy-authorization"):
+        return name
+    for ending in _SECRET_NAMES:
+        if _letters(name).endswith(ending):
+            return "password" if "pass" in ending else "api-key"
+    return None
+
+
+@lru_cache(4096)
+def _hints(name: str) -> bool:
+    return any(hint in name.lower() for hint in _HINTS)
+
+
+def _letters(text: str) -> str:
+    return re.sub("[^a-z]+", "", text)
 
 
 def find_in_string(text: str, named: Named = PLAIN, nesting: int = 0) -> list[Span]:
     """The secrets in a string, in order and apart from one another."""
-    if not text:
-        return []
-    kind = named.kind() if named else None
-    if kind is not None and not MARKER.fullmatch(text) and not is_placeholder(text):
+    kind = _kind(named) if named is not PLAIN else None
+    if kind is not None and text and not MARKER.fullmatch(text) and not is_placeholder(text):
         return merged(text, [Span(0, len(text), kind)])
+    if len(text) < SHORTEST or is_plain(text):
+        return []
     if nesting < MAX_NESTING and _may_be_json(text):
         return _find_in_json(text, nesting)
-    if named and named.hints() and len(text) < 1000:
+    if len(text) < 1000 and _hints(named.name):
         before = f'{named.name} = "'
+        start, end = len(before), len(before) + len(text)
         found = [
-            Span(max(start - len(before), 0), min(end - len(before), len(text)), kind)
-            for start, end, kind in find_secrets(f'{before}{text}"')
-            if start >= len(before) and end <= len(before) + len(text)
+            Span(a - start, b - start, kind)
+            for a, b, kind in find_secrets(f'{before}{text}"')
+            if start <= a and b <= end
         ]
         if found:
             return merged(text, [*found, *find_secrets(text)])
@@ -111,6 +114,11 @@ def find_in_string(text: str, named: Named = PLAIN, nesting: int = 0) -> list[Sp
 def _may_be_json(text: str) -> bool:
     edges = text.strip()
     return edges[:1] + edges[-1:] in ("{}", "[]")
+
+
+def _has_secret_names(text: str) -> bool:
+    letters = _letters(text.lower())
+    return any(name in letters for name in (*_SECRET_NAMES, "authorization", "headers"))
 
 
 _SYMBOL = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\],]', re.DOTALL)
@@ -123,8 +131,7 @@ _CHARACTER = re.compile(
 def _find_in_json(text: str, nesting: int) -> list[Span]:
     """In the strings of a JSON text, each with its key; offsets are into the text."""
     around = find_secrets(text)
-    lower = text.lower()
-    if not around and "\\" not in text and not any(hint in lower for hint in _HINTS):
+    if not around and "\\" not in text and not _has_secret_names(text):
         return []
     try:
         jsontext.loads(text)
@@ -135,11 +142,13 @@ def _find_in_json(text: str, nesting: int) -> list[Span]:
     for start, end, named in _strings(text):
         literal = text[start + 1 : end - 1]
         offsets = _offsets(literal) if "\\" in literal else None
-        content = jsontext.loads(text[start:end]) if offsets else literal
-        inner = find_in_string(content, named, nesting + 1)
-        if offsets:
-            inner = [Span(offsets[a], offsets[b], kind) for a, b, kind in inner]
-        found += (Span(start + 1 + a, start + 1 + b, kind) for a, b, kind in inner)
+        # A string without escapes was looked at with the whole; its key may still say more.
+        if offsets or _kind(named):
+            content = jsontext.loads(text[start:end]) if offsets else literal
+            inner = find_in_string(content, named, nesting + 1)
+            if offsets:
+                inner = [Span(offsets[a], offsets[b], kind) for a, b, kind in inner]
+            found += (Span(start + 1 + a, start + 1 + b, kind) for a, b, kind in inner)
         # What is only found together with its surroundings counts if it stays within a string.
         while at < len(around) and around[at].start <= start:
             at += 1

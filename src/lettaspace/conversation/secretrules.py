@@ -57,6 +57,17 @@ _PLACEHOLDER = re.compile(
 )
 
 
+_PLAIN = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.+-]{5,24}Z?"
+    r"|(?:[a-z]{1,16}-){0,4}[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+)
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text is a datetime, or an id made of a UUID: what most short strings are."""
+    return len(text) < 128 and _PLAIN.fullmatch(text) is not None
+
+
 _BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]*+={0,2}\s*")
 
 
