@@ -93,7 +93,11 @@ class _Page:
     def _for_others(self, shown: Shown) -> Shown:
         """A message as it looks elsewhere, and without what a redaction must not tell."""
         redaction = self.document.redaction
-        shown = replace(shown, time=utc(shown.at), parts=[self._part(part) for part in shown.parts])
+        shown = replace(
+            shown,
+            time=utc(shown.at).removesuffix(" UTC"),
+            parts=[self._part(part) for part in shown.parts],
+        )
         if redaction is None:
             return shown
         shown = replace(shown, cid="", label=redaction.text(shown.label))

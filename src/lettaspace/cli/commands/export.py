@@ -100,6 +100,7 @@ def _say(redaction: "Counting", rkey: str) -> None:
     if redaction.count:
         places = counted(redaction.count, "place")
         line = f"redacted {places}; `lettaspace secrets {rkey}` lists them"
+    sys.stdout.flush()
     click.echo(f"lettaspace: {line}", err=True)
 
 
