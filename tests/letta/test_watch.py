@@ -14,7 +14,8 @@ import pytest
 
 from lettaspace.conversation.space import Space
 from lettaspace.errors import StoreUnavailable
-from lettaspace.letta import agenda, events, watch
+from lettaspace.letta import agenda, events, importer, watch, watched
+from lettaspace.letta.directory import ConversationDir
 from lettaspace.letta.importer import import_directory
 from lettaspace.letta.report import Report
 from lettaspace.letta.watch import Watcher
@@ -280,7 +281,7 @@ def test_a_torn_row_that_stays_is_told_once(
 def test_trouble_with_the_store_is_told_once_and_got_over(
     space: Space, store: Store, start: Start, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failures = [StoreUnavailable("cannot use it: the disk is full")] * 2 + [ZeroDivisionError("m1")]
+    failures = [StoreUnavailable("cannot use it: the disk is full")] * 3
     real = watch.import_some
 
     def failing(*arguments: Any, **more: Any) -> Any:
@@ -293,9 +294,29 @@ def test_trouble_with_the_store_is_told_once_and_got_over(
     Talk(store)
     start(space)
     until(lambda: said(space) == ["m1"])
-    assert len(heard.problems) == 2
+    assert len(heard.problems) == 1
     assert "disk is full" in heard.problems[0]
-    assert heard.problems[1].endswith("ZeroDivisionError")
+
+
+def test_what_cannot_be_imported_holds_nothing_up(
+    space: Space, store: Store, start: Start, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talks = [Talk(store, number) for number in range(1, 6)]
+    real = importer.read_source
+
+    def failing(directory: ConversationDir, **more: Any) -> Any:
+        if directory.key == talks[0].key:
+            raise ZeroDivisionError("m1")
+        return real(directory, **more)
+
+    monkeypatch.setattr(importer, "read_source", failing)
+    start(space)
+    until(lambda: len(space.conversations()) == 4)
+    for talk in talks:
+        talk.say("m2")
+    until(lambda: sum(each.messages for each in space.conversations()) == 8)
+    assert len(heard.problems) == 1
+    assert heard.problems[0].endswith(f"{talks[0].directory.name}: ZeroDivisionError")
 
 
 def test_a_broken_callback_ends_nothing(space: Space, store: Store) -> None:
@@ -393,7 +414,7 @@ def test_a_long_conversation_is_made_ready_at_the_start(
         return found
 
     monkeypatch.setattr(watch, "import_some", spy)
-    monkeypatch.setattr(watch, "WARM_BYTES", 0)
+    monkeypatch.setattr(watched, "LONG", 0)
     talk = Talk(store)
     import_directory(space, store.path)
     start(space)

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from lettaspace.conversation.space import Space
-from lettaspace.errors import LettaspaceError
+from lettaspace.errors import LettaspaceError, NotFound
 from lettaspace.letta import events, tracking
 from lettaspace.letta.agenda import Agenda
 from lettaspace.letta.damage import BAD_NAME, Findings
@@ -21,7 +21,6 @@ from lettaspace.letta.directory import (
     MESSAGES,
     AgentFile,
     ConversationDir,
-    decode_name,
     encode_name,
     list_directory,
 )
@@ -30,7 +29,7 @@ from lettaspace.letta.following import Following
 from lettaspace.letta.importer import import_some
 from lettaspace.letta.news import News, OnProblem, OnReport
 from lettaspace.letta.report import FAILED
-from lettaspace.letta.tracking import mark
+from lettaspace.letta.watched import Thing, longest, mark, thing
 
 SWEEP = 60.0
 """Seconds between two looks at everything."""
@@ -41,11 +40,8 @@ POLL = 2.0
 MAX_PAUSE = 30.0
 """Seconds between two attempts when the space cannot be written, at most."""
 
-WARM = 2
-WARM_BYTES = 1 << 20
-WARM_AGE = 14 * 86400.0
-"""So many conversations, so long and so recent, are read at the start, so that their first
-new row costs as little as the others."""
+WARM_PAUSE = 30.0
+"""Seconds until a long conversation is read again that something urgent came between."""
 
 _BATCH = 16
 
@@ -84,7 +80,7 @@ class Watcher:
         self._following = Following(self._check)
         self._marks: dict[str, str] = {}
         self._watched: dict[Path, tuple[int, int]] = {}
-        self._next_look = self._next_sweep = 0.0
+        self._next_look = self._next_sweep = self._next_warm = 0.0
         self._pause = 0.0
         self._warm: list[ConversationDir] | None = None
         self._is_warming = False
@@ -139,9 +135,14 @@ class Watcher:
         self._pause = 0.0
         if not busy:
             self._news.solved("work")
-            times = [self._next_look, self._next_sweep if self._watched else None]
-            first = min(each for each in [*times, self._agenda.next()] if each is not None)
-            self._wake.wait(max(first - time.monotonic(), 0.0))
+            self._wake.wait(max(self._next() - time.monotonic(), 0.0))
+
+    def _next(self) -> float:
+        """When there is something to do, unless events come before."""
+        times = [self._next_look, self._agenda.next()]
+        if self._watched:
+            times += [self._next_sweep, self._next_warm if self._warm else None]
+        return min(each for each in times if each is not None)
 
     def _work(self, now: float) -> bool:
         self._wake.clear()
@@ -150,21 +151,16 @@ class Watcher:
             self._look()
         for path in self._events.take():
             self._changed(Path(path), now)
-        if (failure := self._events.failure()) is not None and self._is_there():
-            self._news.problem(
-                "events",
-                f"no file events for {self.directory} ({failure}): "
-                f"it is looked at every {POLL:.0f} seconds instead",
-            )
-            self._next_sweep = now
-        elif self._events.became_ready():
+        if (failure := self._events.failure()) is not None:
+            self._without_events(failure, now)
+        if self._events.became_ready():
             self._next_sweep = now
         if self._watched and now >= self._next_sweep:
             self._sweep(now)
         if paths := self._agenda.take(now, _BATCH):
             self._import(paths)
             return True
-        return self._agenda.next() is None and self._warm_one()
+        return self._agenda.next() is None and now >= self._next_warm and self._warm_one()
 
     def _check(self) -> None:
         if self._stopping.is_set() or (self._is_warming and self._events.waiting):
@@ -205,20 +201,33 @@ class Watcher:
             self._events.close()
             self._agenda = Agenda()
 
-    def _is_there(self) -> bool:
-        return any(path.is_dir() for path in self._watched)
+    def _without_events(self, reason: str, now: float) -> None:
+        if not all(path.is_dir() for path in self._watched):
+            # It went away: the next look opens what is there then.
+            self._watched = {}
+            return
+        self._news.problem(
+            "events",
+            f"no file events for {self.directory} ({reason}): "
+            f"it is looked at every {POLL:.0f} seconds instead",
+        )
+        self._next_sweep = now
 
     def _sweep(self, now: float) -> None:
         """Finds whatever is not as it was imported."""
         self._next_sweep = now + (POLL if self._news.stands("events") else self._interval)
-        listing = list_directory(self._root)
+        try:
+            listing = list_directory(self._root)
+        except NotFound:
+            # The next look says so.
+            return
         marks: dict[str, str] = {}
-        things: Sequence[AgentFile | ConversationDir] = [*listing.agents, *listing.conversations]
+        things: Sequence[Thing] = [*listing.agents, *listing.conversations]
         for each in things:
             path = str(each.path)
             if path in self._marks:
                 marks[path] = self._marks[path]
-            if _mark(each) != marks.get(path):
+            if mark(each) != marks.get(path):
                 self._agenda.changed(path, now)
         self._marks = marks
         findings = Findings()
@@ -226,7 +235,7 @@ class Watcher:
             findings.add(BAD_NAME, None, name)
         self._news.listing(findings)
         if self._warm is None:
-            self._warm = _longest(listing.conversations)
+            self._warm = longest(listing.conversations)
 
     def _changed(self, path: Path, now: float) -> None:
         parts = path.relative_to(self._root).parts if path.is_relative_to(self._root) else ()
@@ -245,10 +254,10 @@ class Watcher:
     def _import(self, paths: Sequence[str]) -> None:
         began = time.monotonic()
         final = {path for path in paths if self._agenda.is_final(path, began)}
-        found = [each for path in paths if (each := _thing(Path(path))) is not None]
+        found = [each for path in paths if (each := thing(Path(path))) is not None]
         conversations = [each for each in found if isinstance(each, ConversationDir)]
         agents = [each for each in found if isinstance(each, AgentFile)]
-        marks = {str(each.path): _mark(each) for each in found}
+        marks = {str(each.path): mark(each) for each in found}
         try:
             report, unsettled = import_some(
                 self.space,
@@ -258,11 +267,16 @@ class Watcher:
                 self._following,
                 final=final,
             )
-        except BaseException:
+        except (LettaspaceError, Stopped):
             for path in marks:
                 self._agenda.later(path, began, self._pause)
             raise
+        except Exception as error:
+            self._unexpected(paths, error)
+            return
         now = time.monotonic()
+        if self._warm:
+            self._warm = [each for each in self._warm if each not in conversations]
         # What failed is tried again at the next sweep, whether or not it changes.
         failed = {each.key for each in report.conversations if each.outcome == FAILED}
         again = {str(each.path) for each in conversations if each.key in failed}
@@ -276,6 +290,15 @@ class Watcher:
         read = [each.path.name for each in agents if str(each.path) not in unsettled]
         self._news.report(report, read)
 
+    def _unexpected(self, paths: Sequence[str], error: Exception) -> None:
+        """Nobody else has to wait for what cannot be imported, for whatever reason."""
+        if len(paths) > 1:
+            for path in paths:
+                self._import([path])
+            return
+        self._agenda.later(paths[0], time.monotonic(), SWEEP)
+        self._news.problem(paths[0], f"cannot import {paths[0]}: {type(error).__name__}")
+
     def _warm_one(self) -> bool:
         """Reads one of the long conversations; whether there was one."""
         if not self._warm:
@@ -284,40 +307,8 @@ class Watcher:
         try:
             import_some(self.space, self._root, self._warm[-1:], (), self._following, again=True)
             self._warm.pop()
+        except Stopped:
+            self._next_warm = time.monotonic() + WARM_PAUSE
         finally:
             self._is_warming = False
         return True
-
-
-def _thing(path: Path) -> AgentFile | ConversationDir | None:
-    """What a path below the directory is; None if it is nothing, or no longer there."""
-    name = decode_name(path.stem if path.parent.name == "agents" else path.name)
-    if name is None or not path.exists():
-        return None
-    if path.parent.name == "agents":
-        return AgentFile(name, path)
-    is_key = name.startswith(("conversation:", "default:")) and path.is_dir()
-    return ConversationDir(name, path) if is_key else None
-
-
-def _mark(thing: AgentFile | ConversationDir) -> str:
-    """Changes when a conversation's or agent's files do."""
-    if isinstance(thing, ConversationDir):
-        return mark(thing)
-    try:
-        stat = thing.path.stat()
-    except OSError:
-        return ""
-    return f"{stat.st_size}.{stat.st_mtime_ns}.{stat.st_ino}"
-
-
-def _longest(conversations: Sequence[ConversationDir]) -> list[ConversationDir]:
-    """The long conversations that were written last, the newest at the end."""
-    found: list[tuple[float, ConversationDir]] = []
-    for each in conversations:
-        with contextlib.suppress(OSError):
-            stat = (each.path / MESSAGES).stat()
-            if stat.st_size >= WARM_BYTES and time.time() - stat.st_mtime < WARM_AGE:
-                found.append((stat.st_mtime, each))
-    found.sort(key=lambda pair: pair[0])
-    return [each for _, each in found[-WARM:]]
