@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 from base64 import b64encode
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -16,8 +18,15 @@ from lettaspace.conversation.redaction import NoRedaction, Place, Redactor, plac
 from lettaspace.conversation.secrets import find_secrets
 from tests.conversation.test_secrets import GITHUB, PEM, TOKENS
 
+PAGE = Path(__file__).parents[2] / "docs" / "redaction.md"
 REDACT = Redactor()
 MARK = "[redacted: github-pat]"
+
+
+def test_the_page_tells_what_happens() -> None:
+    done = doctest.testfile(str(PAGE), module_relative=False)
+    assert done.attempted == 5
+    assert done.failed == 0
 
 
 def test_a_secret_is_replaced_where_it_stands() -> None:
