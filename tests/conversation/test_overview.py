@@ -3,6 +3,8 @@
 import pytest
 
 from lettaspace.conversation.codec import encode
+from lettaspace.conversation.listing import Listing
+from lettaspace.conversation.paging import Last
 from lettaspace.conversation.records import CONVERSATION_STATE, NO_AGENT, envelope
 from lettaspace.conversation.space import Space
 from lettaspace.errors import Ambiguous, InvalidInput, NotFound, StoreUnavailable
@@ -137,3 +139,34 @@ def test_a_store_whose_key_is_missing_is_not_taken_for_an_empty_one(space, talk)
     key_file.chmod(0o600)
     with Space.open(space.home) as again:
         assert [each.rkey for each in again.conversations()] == [talk.rkey]
+
+
+def test_o61_every_entry_of_the_list_opens(space):
+    old = "2023-01-02T03:04:05.000Z"
+    for number, letter in enumerate("abcd"):
+        talk = Talk(space, rkey=f"3lalalalala2{letter}", recorded=letter != "d")
+        if letter != "c":
+            talk.add("one", 1, created=old, status="compacted" if number else "active")
+            talk.add("S", 2, covers=["one"])
+    with Listing(space) as listing:
+        entries, total = listing.conversations()
+    assert total == len(entries) == 4
+    for info in entries:
+        assert space.conversation_info(info.uri) == info
+        for view, count in (("window", info.active), ("transcript", info.messages)):
+            page = space.page(info.uri, view=view, anchor=Last(), limit=10)
+            assert len(page.messages) == count
+
+
+def test_a_conversation_by_its_tid_or_uri_is_found_without_the_others(space, monkeypatch):
+    talk = Talk(space)
+    unrecorded = Talk(space, rkey="3lalalalala2b", recorded=False)
+    for each in (talk, unrecorded):
+        each.add("one", 1)
+    infos = {each.uri: each for each in space.conversations()}
+    monkeypatch.setattr(Space, "conversations", None)
+    for each in (talk, unrecorded):
+        for name in (each.rkey, each.uri):
+            assert space.conversation_info(name) == infos[each.uri]
+            assert space.conversation(name).uri == each.uri
+    assert space.conversation(talk.rkey).agent == talk.agent

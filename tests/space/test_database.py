@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import event, inspect, text
 
 from lettaspace.errors import StoreUnavailable
-from lettaspace.space import database as module
+from lettaspace.space import sqlite as module
 from lettaspace.space import schema
 from lettaspace.space.database import Database
 from lettaspace.space.repo import EmbeddedRepo
@@ -231,3 +231,17 @@ def test_a_transaction_that_mixes_both_ways_of_running_statements(repo):
         fail()
     assert repo.rev() == "3mbo6jo6e222b"
     repo.apply_writes([Create("com.example.note", "a", {"n": 1})])
+
+
+def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path):
+    path = tmp_path / "space.db"
+    Database.open(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP INDEX message_index_loose")
+        connection.execute("UPDATE alembic_version SET version_num = '0001'")
+        connection.commit()
+    with Database.open(path) as database, database.read() as connection:
+        names = {index["name"] for index in inspect(connection).get_indexes("message_index")}
+        version = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    assert "message_index_loose" in names
+    assert version == schema.REVISION
