@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import event, inspect, text
 
 from lettaspace.errors import StoreUnavailable
-from lettaspace.space import sqlite as module
+from lettaspace.space import database as module
 from lettaspace.space import schema
 from lettaspace.space.database import Database
 from lettaspace.space.repo import EmbeddedRepo
