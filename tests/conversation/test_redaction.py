@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from lettaspace.conversation.jsontext import dumps, loads
 from lettaspace.conversation.redaction import NoRedaction, Place, Redactor, places
+from lettaspace.conversation.secretrules import MARKER
 from lettaspace.conversation.secrets import find_secrets
+from lettaspace.errors import InvalidInput
 from tests.conversation.test_secrets import GITHUB, PEM, TOKENS
 
 PAGE = Path(__file__).parents[2] / "docs" / "redaction.md"
@@ -187,6 +189,25 @@ def test_json_in_a_string_keeps_its_layout_and_can_be_parsed() -> None:
     )
 
 
+@pytest.mark.parametrize("layout", [None, 1])
+def test_what_reaches_over_the_end_of_a_string_is_redacted_inside_of_it(layout: int | None) -> None:
+    value = {"a": 'Authorization: Digest username="u", response="6629"', "b": [f"{PEM}", "kept"]}
+    redacted = json.loads(REDACT.text(json.dumps(value, indent=layout)))
+    assert redacted == REDACT.json(value)
+    assert "6629" not in json.dumps(redacted)
+    plain = '{"a":"Authorization: Digest abc123","b":"kept"}'
+    assert json.loads(REDACT.text(plain))["b"] == "kept"
+    assert "abc123" not in REDACT.text(plain)
+
+
+def test_values_may_be_nested_as_deep_as_json_may() -> None:
+    for start, end in (("[", "]"), ('{"a":', "}")):
+        deep = loads(start * 511 + f'["{GITHUB}"]' + end * 511)
+        assert dumps(REDACT.json(deep)) == dumps(deep).replace(GITHUB, MARK)
+        (place,) = places(deep)
+        assert place.kind == "github-pat"
+
+
 def test_numbers_keep_their_text() -> None:
     value = loads('{"a":1.0,"b":1e400,"c":-0,"d":NaN,"e":"' + GITHUB + '"}')
     assert dumps(REDACT.json(value)) == dumps(value).replace(GITHUB, MARK)
@@ -249,20 +270,30 @@ def test_redacting_a_text_twice_changes_nothing_more(text: str) -> None:
 def test_redacting_a_value_twice_changes_nothing_more_and_keeps_its_shape(value: Any) -> None:
     once = REDACT.json(value)
     assert REDACT.json(once) == once
-    assert shape(once) == shape(value)
+    assert same_shape(once, value)
     assert list(places(once)) == []
     assert bool(list(places(value))) is (once is not value)
 
 
-def shape(value: Any) -> Any:
-    if isinstance(value, dict):
-        return [shape(item) for item in value.values()]
-    if isinstance(value, list):
-        return ["list", *map(shape, value)]
-    if not isinstance(value, str):
-        return value
+def same_shape(new: Any, old: Any) -> bool:
+    if isinstance(old, dict):
+        pairs = zip(new.values(), old.values(), strict=True)
+        return isinstance(new, dict) and all(same_shape(*pair) for pair in pairs)
+    if isinstance(old, list):
+        return isinstance(new, list) and all(map(same_shape, new, old)) and len(new) == len(old)
+    if not isinstance(old, str):
+        return new is old
+    if not isinstance(new, str):
+        return False
+    inner = parsed(old)
+    # A string whose key says that it is a secret is one, whatever is in it.
+    return inner is None or bool(MARKER.fullmatch(new)) or same_shape(parsed(new), inner)
+
+
+def parsed(text: str) -> Any:
+    """The list or object that a text is."""
     try:
-        inner = loads(value)
-    except Exception:
-        return "text"
-    return ["text", shape(inner)] if isinstance(inner, dict | list) else "text"
+        value = loads(text)
+    except InvalidInput:
+        return None
+    return value if isinstance(value, dict | list) else None

@@ -97,6 +97,11 @@ def test_nesting_that_is_refused_anyway_is_no_problem() -> None:
     assert without_authentication(noted(metadata=loop))["metadata"] is loop
 
 
+def test_headers_are_seen_however_deep_json_may_be() -> None:
+    source = '{"metadata":' + '{"a":' * 509 + '{"headers":{"Cookie":"S"}}' + "}" * 509 + "}"
+    assert dumps(without_authentication(loads(source))) == source.replace('"S"', '"[not stored]"')
+
+
 def test_o44_what_is_appended_has_none(tmp_path: Path) -> None:
     headers = {"headers": {"Authorization": f"Bearer {SECRET}", "accept": "x"}}
     payload = noted(metadata={"provider": headers})

@@ -126,12 +126,24 @@ def _top(value: Any, path: _Path, visit: _Visit) -> Any:
     if isinstance(value, dict):
         if isinstance(value.get("content"), list) and isinstance(value.get("role"), str):
             return _message(value, path, visit)
-        inner = {"message", "messages", "data", "state"} & value.keys()
+        inner = _AROUND_MESSAGES & value.keys() if _is_shallow(path) else None
         if inner:
             return _object(value, path, visit, dict.fromkeys(inner, _top))
-    elif isinstance(value, list):
+    elif isinstance(value, list) and _is_shallow(path):
         return _list(value, path, visit, _top)
     return _free(value, path, visit)
+
+
+_AROUND_MESSAGES = frozenset({"message", "messages", "data"})
+
+
+def _is_shallow(path: _Path) -> bool:
+    """At most `[0].messages[0].message.data`."""
+    for _ in range(5):
+        if path is None:
+            return True
+        path = path[0]
+    return False
 
 
 def _message(value: Any, path: _Path, visit: _Visit) -> Any:
@@ -176,25 +188,33 @@ def _object(
     visit: _Visit,
     shapes: Mapping[str, _Shape],
     keeps: frozenset[str] = frozenset(),
-    inside: Named = PLAIN,
 ) -> dict[str, Any]:
     """An object of which some values have a shape of their own and some are not looked at."""
     new: dict[str, Any] = {}
-    same = True
     for key, item in value.items():
+        at = (path, key)
         if key in keeps and (isinstance(item, str) or key == "data"):
             new[key] = item
-            continue
-        at = (path, key)
-        new_key = visit(key, PLAIN, at) if len(key) >= SHORTEST else key
-        while new_key is not key and (new_key in new or new_key in value):
-            new_key += "'"
-        shape = shapes.get(key)
-        new_item = shape(item, at, visit) if shape else _free(item, at, visit, inside.of(key))
-        same = same and new_key is key and new_item is item
-        new[new_key] = new_item
-        inside = inside.after(item)
-    return value if same else new
+        elif key in shapes:
+            new[key] = shapes[key](item, at, visit)
+        else:
+            new_key = _key(key, at, visit, value, new)
+            new[new_key] = _free(item, at, visit, PLAIN.of(key))
+    return new if _differs(new, value) else value
+
+
+def _key(key: str, at: _Path, visit: _Visit, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """A key, redacted if need be, and then unlike the others of its object."""
+    if len(key) < SHORTEST or (changed := visit(key, PLAIN, at)) is key:
+        return key
+    while changed in old or changed in new:
+        changed += "'"
+    return changed
+
+
+def _differs(new: dict[str, Any], old: dict[str, Any]) -> bool:
+    pairs = zip(new.items(), old.items(), strict=True)
+    return any(a is not b or c is not d for (a, c), (b, d) in pairs)
 
 
 def _list(value: list[Any], path: _Path, visit: _Visit, shape: _Shape) -> list[Any]:
@@ -203,15 +223,23 @@ def _list(value: list[Any], path: _Path, visit: _Visit, shape: _Shape) -> list[A
 
 
 def _free(value: Any, path: _Path, visit: _Visit, named: Named = PLAIN) -> Any:
+    # One frame for each level, since values may be nested half as deep as Python can call.
     if isinstance(value, str):
         return visit(value, named, path)
     if isinstance(value, dict):
-        return _object(value, path, visit, {}, inside=named.inside_object())
+        new: dict[str, Any] = {}
+        inside = named.inside_object()
+        for key, item in value.items():
+            at = (path, key)
+            new_key = _key(key, at, visit, value, new)
+            new[new_key] = _free(item, at, visit, inside.of(key))
+            inside = inside.after(item)
+        return new if _differs(new, value) else value
     if isinstance(value, list):
-        items = []
+        items: list[Any] = []
         inside = named.inside_list()
-        for at, item in enumerate(value):
-            items.append(_free(item, (path, at), visit, inside))
+        for number, item in enumerate(value):
+            items.append(_free(item, (path, number), visit, inside))
             inside = inside.after(item)
         return items if any(a is not b for a, b in zip(items, value, strict=True)) else value
     return value

@@ -142,23 +142,31 @@ def _find_in_json(text: str, nesting: int) -> list[Span]:
     for start, end, named in _strings(text):
         literal = text[start + 1 : end - 1]
         offsets = _offsets(literal) if "\\" in literal else None
-        # A string without escapes was looked at with the whole; its key may still say more.
-        if offsets or _kind(named):
+        # What is only found together with its surroundings counts if it stays within a string.
+        within: list[Span] = []
+        crossed = False
+        while at < len(around) and around[at].end <= start:
+            at += 1
+        for near in range(at, len(around)):
+            span = around[near]
+            if span.start >= end:
+                break
+            if start < span.start and span.end < end:
+                within.append(span)
+            else:
+                crossed = True
+        # A string without escapes was looked at with the whole, unless that found more than it.
+        if offsets or crossed or _kind(named):
             content = jsontext.loads(text[start:end]) if offsets else literal
             inner = find_in_string(content, named, nesting + 1)
             if offsets:
                 inner = [Span(offsets[a], offsets[b], kind) for a, b, kind in inner]
             found += (Span(start + 1 + a, start + 1 + b, kind) for a, b, kind in inner)
-        # What is only found together with its surroundings counts if it stays within a string.
-        while at < len(around) and around[at].start <= start:
-            at += 1
-        while at < len(around) and around[at].end < end:
-            span = around[at]
+        for span in within:
             a, b = span.start - start - 1, span.end - start - 1
             if offsets:
                 a, b = offsets[bisect_right(offsets, a) - 1], offsets[bisect_left(offsets, b)]
             found.append(Span(start + 1 + a, start + 1 + b, span.kind))
-            at += 1
     return merged(text, found)
 
 

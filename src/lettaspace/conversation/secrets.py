@@ -6,9 +6,8 @@ and a text takes time in proportion to its length.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from lettaspace.conversation import secretrules
@@ -56,7 +55,7 @@ def _by_library(text: str) -> Iterator[Span]:
     ]
     if not findings:
         return
-    places = None if len(data) == len(text) else _characters(data)
+    places = None if len(data) == len(text) else _characters(data, findings)
     for kind, visible, location in findings:
         start, end = location["start_offset"], location["end_offset"]
         if places is not None:
@@ -76,9 +75,19 @@ def _kind(rule: str) -> str:
     return re.sub("[^a-z0-9]+", "-", name).strip("-")[:64] or "secret"
 
 
-def _characters(data: bytes) -> list[int]:
-    """For every offset into UTF-8, the end too, how many characters begin before it."""
-    return list(accumulate((byte & 0xC0 != 0x80 for byte in data), initial=0))
+def _characters(
+    data: bytes, findings: Iterable[tuple[str, bool, Mapping[str, int]]]
+) -> dict[int, int]:
+    """For the offsets of findings into UTF-8, how many characters begin before each."""
+    places: dict[int, int] = {}
+    last = count = 0
+    for offset in sorted(
+        {each[2][edge] for each in findings for edge in ("start_offset", "end_offset")}
+    ):
+        count += len(data[last:offset].decode(errors="ignore"))
+        places[offset] = count
+        last = offset
+    return places
 
 
 def merged(text: str, found: Iterable[Span]) -> list[Span]:

@@ -61,12 +61,24 @@ def _names_headers(key: Any) -> bool:
     return isinstance(key, str) and key[-7:].lower() == "headers"
 
 
+# Loops, not comprehensions: a level must cost one frame, since values may be nested half as deep
+# as Python can call.
+
+
 def _outside(value: Any, depth: int) -> Any:
     if depth > _MAX_DEPTH:
         return value
     if isinstance(value, dict):
-        return {key: _of_key(key)(item, depth + 1) for key, item in value.items()}
-    return [_outside(item, depth + 1) for item in value] if isinstance(value, list) else value
+        new = {}
+        for key, item in value.items():
+            new[key] = _of_key(key)(item, depth + 1)
+        return new
+    if isinstance(value, list):
+        items = []
+        for item in value:
+            items.append(_outside(item, depth + 1))
+        return items
+    return value
 
 
 def _inside(value: Any, depth: int) -> Any:
@@ -74,18 +86,20 @@ def _inside(value: Any, depth: int) -> Any:
         return value
     if isinstance(value, dict):
         named = any(_names_authentication(value.get(key)) for key in ("name", "key"))
-        return {
-            key: NOT_STORED
-            if _names_authentication(key) or (named and key == "value")
-            else _inside(item, depth + 1)
-            for key, item in value.items()
-        }
+        new = {}
+        for key, item in value.items():
+            if _names_authentication(key) or (named and key == "value"):
+                new[key] = NOT_STORED
+            else:
+                new[key] = _inside(item, depth + 1)
+        return new
     if isinstance(value, list):
-        after = [False, *map(_names_authentication, value)]
-        return [
-            NOT_STORED if follows else _inside(item, depth + 1)
-            for item, follows in zip(value, after, strict=False)
-        ]
+        items = []
+        follows = False
+        for item in value:
+            items.append(NOT_STORED if follows else _inside(item, depth + 1))
+            follows = _names_authentication(item)
+        return items
     return value
 
 
