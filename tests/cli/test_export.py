@@ -244,6 +244,27 @@ def test_o42_o41_b1_in_every_form(cli: Cli, home: Path, tmp_path: Path) -> None:
     assert messages[0]["createdAt"] == "2024-03-05T10:00:01.000Z"
 
 
+def test_a_prompt_that_is_lost_hides_nothing(cli: Cli, home: Path, tmp_path: Path) -> None:
+    store = Store(tmp_path / "letta")
+    store.agent()
+    large = "語" * 66_667
+    store.conversation(rows(b1()), prompt=prompt(content=large, coreMemory="x"))
+    with Space.open(home) as space:
+        import_directory(space, store.path)
+    for form in FORMS[:3]:
+        out = cli("export", "local-conv-1", "--format", form, "--no-redact").out
+        assert (large in out) is (form != "json")
+    with Space.open(home) as space, space.database.write() as connection:
+        connection.exec_driver_sql("DELETE FROM blobs")
+    for form in FORMS[:3]:
+        for flag in ([], ["--no-redact"]):
+            outcome = cli("export", "local-conv-1", "--format", form, *flag)
+            assert outcome.code == 0
+            assert "Two jars: plum and fig." in outcome.out
+            assert "unreadable" in outcome.out or "It cannot be read: " in outcome.out
+            assert ("bafk" in outcome.out) is (flag != [])
+
+
 def test_a_wide_fan_of_results(cli: Cli, home: Path) -> None:
     """More results than are kept waiting for their calls are all there."""
     with Space.open(home) as space:

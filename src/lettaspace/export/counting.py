@@ -2,22 +2,20 @@
 
 from typing import Any, Self
 
+from lettaspace.conversation.redaction import Redacting, Redactor
 from lettaspace.conversation.secretrules import MARKER
-from lettaspace.export.jsonform import Redaction
 
 
 class Counting:
     """A redaction that also counts the places where something was replaced."""
 
-    def __init__(self, redaction: Redaction) -> None:
+    def __init__(self, redaction: Redacting) -> None:
         self._redaction = redaction
         self.count = 0
 
     @classmethod
     def secrets(cls) -> Self:
         """The one that replaces secrets."""
-        from lettaspace.conversation.redaction import Redactor
-
         return cls(Redactor())
 
     def text(self, text: str) -> str:

@@ -8,10 +8,11 @@ from typing import Any
 from lettaspace.conversation import pairing, reading
 from lettaspace.conversation.message import Message
 from lettaspace.conversation.overview import ConversationInfo
+from lettaspace.conversation.redaction import Redacting
 from lettaspace.conversation.space import Space
-from lettaspace.errors import InvalidInput, NotFound
+from lettaspace.errors import Damaged, InvalidInput, NotFound
 from lettaspace.export import jsonform
-from lettaspace.export.jsonform import Json, Redaction
+from lettaspace.export.jsonform import Json
 
 TRANSCRIPT = "transcript"
 WINDOW = "window"
@@ -28,12 +29,12 @@ class Document:
     conversation: ConversationInfo
     agent_name: str | None
     prompt: Json | None
-    """The compiled prompt, as `lettaspace prompt --json` has it."""
+    """The compiled prompt, as `lettaspace prompt --json` has it; or why it is `unreadable`."""
     part: str
     """`transcript` or `window`."""
     messages: Iterator[Message]
     """Read once, each when it is asked for."""
-    redaction: Redaction | None = None
+    redaction: Redacting | None = None
     left_out: list[Json] = field(default_factory=list[Json])
     """Of a window: what no model can be given. Complete when all messages are read."""
 
@@ -41,13 +42,22 @@ class Document:
         """A text of a message that stands outside of its payload."""
         return text if self.redaction is None else self.redaction.text(text)
 
+    @property
+    def prompt_text(self) -> str | None:
+        """The compiled prompt, or that it cannot be read; None where there is none."""
+        if self.prompt is None:
+            return None
+        if "unreadable" in self.prompt:
+            return f"It cannot be read: {self.prompt['unreadable']}."
+        return str(self.prompt.get("content", ""))
+
     def payload(self, payload: Any) -> Any:
         """A decoded payload."""
         return payload if self.redaction is None else self.redaction.json(payload)
 
 
 def open_document(
-    space: Space, name: str, *, window: bool = False, redaction: Redaction | None = None
+    space: Space, name: str, *, window: bool = False, redaction: Redacting | None = None
 ) -> Document:
     """The document of the conversation called so (see `Space.conversation`): every message
     that was kept, or what the model sees. Without a redaction it has everything.
@@ -56,7 +66,7 @@ def open_document(
     """
     found = space.conversation_info(name)
     agent_name = _agent_name(space, found.agent)
-    prompt = jsonform.prompt(space, found.rkey, found.uri)
+    prompt = _prompt(space, found, redaction)
     if redaction is not None:
         found = _redacted(found, redaction)
         agent_name = agent_name and redaction.text(agent_name)
@@ -90,6 +100,13 @@ def _agent_name(space: Space, uri: str) -> str | None:
         return None
 
 
+def _prompt(space: Space, found: ConversationInfo, redaction: Redacting | None) -> Json | None:
+    try:
+        return jsonform.prompt(space, found.rkey, found.uri)
+    except (Damaged, InvalidInput, NotFound) as error:  # a large one, of which a part is lost
+        return {"unreadable": jsonform.reason(error, redaction)}
+
+
 def utc(text: str) -> str:
     """A stored time in UTC, wherever the file is made; as it stands where it is no time."""
     try:
@@ -112,7 +129,7 @@ def _window(space: Space, conversation: str, left_out: list[Json]) -> Iterator[M
                 yield message
 
 
-def _redacted(found: ConversationInfo, redaction: Redaction) -> ConversationInfo:
+def _redacted(found: ConversationInfo, redaction: Redacting) -> ConversationInfo:
     return replace(
         found,
         title=found.title and redaction.text(found.title),

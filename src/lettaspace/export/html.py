@@ -32,30 +32,25 @@ def html(document: Document) -> Iterator[str]:
     """The file in pieces, a message or more in each."""
     style = _style()
     digest = b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    found, prompt = document.conversation, document.prompt or {}
-    frame: Any = (
-        _environment()
-        .get_template("document.html")
-        .make_module(
-            {
-                "info": found,
-                "agent": document.agent_name or found.agent.rpartition("/")[2] or "-",
-                "part": document.part,
-                "prompt": prompt.get("content"),
-                "policy": f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; "
-                "base-uri 'none'; form-action 'none'",
-                "style": Markup(style),  # noqa: S704 - ours
-                "left_out": document.left_out,
-                "redacted": document.redaction is not None,
-            }
-        )
-    )
+    found = document.conversation
+    shown = {
+        "info": found,
+        "agent": document.agent_name or found.agent.rpartition("/")[2] or "-",
+        "part": document.part,
+        "prompt": document.prompt_text,
+        "policy": f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'",
+        "style": Markup(style),  # noqa: S704 - ours
+        "left_out": document.left_out,
+        "redacted": document.redaction is not None,
+    }
+    frame: Any = _environment().get_template("document.html").make_module(shown)
     layout: Any = _environment().get_template("messages.html").module
     page = _Page(document)
     yield str(frame.start())
     for group in turns(document.messages):
-        for shown in page.shown(group):
-            yield str(layout.message(shown))
+        for message in page.shown(group):
+            yield str(layout.message(message))
     yield str(frame.end())
 
 

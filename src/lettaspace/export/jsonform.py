@@ -5,13 +5,14 @@ of anything in which something may have been, since who has all the rest could t
 makes the hash come true.
 """
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lettaspace.errors import Damaged, InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from lettaspace.conversation.message import Message
     from lettaspace.conversation.overview import ConversationInfo
+    from lettaspace.conversation.redaction import Redacting
     from lettaspace.conversation.space import Space
 
 Json = dict[str, Any]
@@ -24,13 +25,6 @@ PROMPT_FIELDS = (
     "memfsRevision",
     "compiledAt",
 )
-
-
-class Redaction(Protocol):
-    """What replaces secrets, in a text and in the values of decoded JSON."""
-
-    def text(self, text: str) -> str: ...
-    def json(self, value: Any) -> Any: ...
 
 
 def conversation(item: "ConversationInfo") -> Json:
@@ -59,7 +53,7 @@ def conversation(item: "ConversationInfo") -> Json:
     return form | present(more)
 
 
-def message(item: "Message", redaction: Redaction | None = None) -> Json:
+def message(item: "Message", redaction: "Redacting | None" = None) -> Json:
     """A message with its payload decoded; as stored, and said so, where that is impossible."""
     form: Json = {"rkey": item.rkey, "uri": item.uri}
     if redaction is None:
@@ -88,12 +82,12 @@ def message(item: "Message", redaction: Redaction | None = None) -> Json:
     return form
 
 
-def reason(error: Exception, redaction: Redaction | None) -> str:
+def reason(error: Exception, redaction: "Redacting | None") -> str:
     """Why a payload cannot be read. The text of an error may name a blob by its hash."""
     return str(error) if redaction is None else "a part of it is lost or damaged"
 
 
-def stored(item: "Message", redaction: Redaction | None = None) -> Any:
+def stored(item: "Message", redaction: "Redacting | None" = None) -> Any:
     """A payload as stored, for one that cannot be decoded.
 
     With a redaction, escapes are opened, and sealed parts have no key: whoever has that can

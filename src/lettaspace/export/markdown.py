@@ -54,9 +54,8 @@ def _heading(document: Document) -> Iterator[str]:
         "Secrets": "replaced where they were found" if document.redaction else "left in",
     }
     yield "\n".join(f"- {name}: {value}" for name, value in facts.items() if value)
-    if document.prompt is not None:
-        prompt = fenced(str(document.prompt.get("content", "")))
-        yield _folded("Compiled system prompt", prompt)
+    if document.prompt_text is not None:
+        yield _folded("Compiled system prompt", fenced(document.prompt_text))
 
 
 def _at(message: Message) -> str:
