@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 # The lab drives the real Letta Code; its fixture skips where that is not installed.
-pytest_plugins = ["tests.lab.fixtures"] if find_spec("tests.lab") else []
+pytest_plugins = [
+    "tests.postgres",
+    *(["tests.lab.fixtures"] if find_spec("tests.lab") else []),
+]
 
 
 @pytest.fixture(autouse=True)

@@ -14,9 +14,17 @@ def refuse_bad(collection, rkey, value):
         raise InvalidRecord(f"{collection}/{rkey}: bad")
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def target(request, tmp_path):
+    """Where a store of each kind is: what `Database.open` takes, as text."""
+    if request.param == "postgresql":
+        return request.getfixturevalue("postgres_url")
+    return str(tmp_path / "home" / "space.db")
+
+
 @pytest.fixture
-def database(tmp_path):
-    with Database.open(tmp_path / "home" / "space.db") as opened:
+def database(target):
+    with Database.open(target) as opened:
         yield opened
 
 

@@ -1,51 +1,66 @@
-"""Opening, sharing and losing the store's file."""
+"""Opening and sharing a store, of either kind."""
 
-import shutil
-import sqlite3
 import subprocess
 import sys
 import threading
-from contextlib import closing
 
 import pytest
-from sqlalchemy import event, inspect, text
+from sqlalchemy import inspect, text
 
 from lettaspace.errors import StoreUnavailable
-from lettaspace.space import database as module
+from lettaspace.space import postgres as postgres_module
 from lettaspace.space import schema
+from lettaspace.space import sqlite as sqlite_module
 from lettaspace.space.database import Database
 from lettaspace.space.repo import EmbeddedRepo
 from lettaspace.space.writes import Create
 from tests.space.conftest import AUTHOR, SPACE, refuse_bad
 
+NOTE = "com.example.note"
+
 OPEN = """
 import sys
-from pathlib import Path
 from lettaspace.space.database import Database
-with Database.open(Path(sys.argv[1])) as database, database.read() as connection:
+with Database.open(sys.argv[1]) as database, database.read() as connection:
     print(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar())
 """
 
 
-def tables(path):
-    with closing(sqlite3.connect(path)) as connection:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def fresh(request, tmp_path):
+    """Where no store is yet."""
+    if request.param == "sqlite":
+        yield str(tmp_path / "new" / "space.db")
+    else:
+        postgres = request.getfixturevalue("postgres")
+        with postgres.database() as name:
+            yield postgres.url(name)
+
+
+def tables(database):
+    with database.engine.connect() as connection:
+        found = inspect(connection)
         return {
-            name: [column[1:4] for column in connection.execute(f"PRAGMA table_info({name})")]
-            for name, kind in connection.execute("SELECT name, type FROM sqlite_master")
-            if kind == "table"
+            name: [(column["name"], str(column["type"])) for column in found.get_columns(name)]
+            for name in found.get_table_names()
         }
 
 
-def test_migrations_give_the_tables_the_code_speaks_of(database, tmp_path):
+def test_migrations_give_the_tables_the_code_speaks_of(database):
     with database.read() as connection:
         found = inspect(connection)
-        for table in schema.metadata.sorted_tables:
+        sqlite = connection.dialect.name == "sqlite"
+        expected = schema.metadata.sorted_tables if sqlite else schema.EVERYWHERE
+        if not sqlite:
+            names = {table.name for table in expected}
+            assert set(found.get_table_names()) == {*names, "alembic_version"}
+        for table in expected:
             columns = {column["name"]: column for column in found.get_columns(table.name)}
             assert set(columns) == set(table.columns.keys()), table.name
             for column in table.columns:
                 assert columns[column.name]["nullable"] == column.nullable, column
                 wanted = column.type.compile(connection.dialect)
-                assert str(columns[column.name]["type"]) == wanted, column
+                assert columns[column.name]["type"].compile(connection.dialect) == wanted, column
             assert found.get_pk_constraint(table.name)["constrained_columns"] == [
                 column.name for column in table.primary_key
             ]
@@ -58,27 +73,10 @@ def test_migrations_give_the_tables_the_code_speaks_of(database, tmp_path):
     assert version == schema.REVISION
 
 
-def test_durable_settings(database):
-    for transaction in (database.read, database.write):
-        with transaction() as connection:
-            assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
-            assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2  # FULL
-
-
-def test_only_the_owner_can_read_it(database):
-    path = database.path
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert path.parent.stat().st_mode & 0o777 == 0o700
-    side_files = [each for each in path.parent.iterdir() if each != path]
-    assert side_files
-    assert all(each.stat().st_mode & 0o077 == 0 for each in side_files)
-
-
-def test_o26_eight_processes_open_a_fresh_store_together(tmp_path):
-    path = tmp_path / "new" / "space.db"
+def test_o26_eight_processes_open_a_fresh_store_together(fresh):
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", OPEN, path], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            [sys.executable, "-c", OPEN, fresh], stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         for _ in range(8)
     ]
@@ -86,134 +84,86 @@ def test_o26_eight_processes_open_a_fresh_store_together(tmp_path):
     assert results == [(f"{schema.REVISION}\n".encode(), b"", 0)] * 8
 
 
-def test_o26_a_failed_batch_keeps_no_lock(repo, monkeypatch):
+def test_o26_a_failed_batch_keeps_no_lock(repo, target, monkeypatch):
     with pytest.raises(Exception, match="float"):
-        repo.apply_writes(
-            [Create("com.example.note", "a", {"n": 1}), Create("com.example.note", "b", {"n": 0.5})]
-        )
-    assert list(repo.records("com.example.note")) == []
-    monkeypatch.setattr(module, "LOCK_SECONDS", 1.0)  # a lock that was kept is an error then
-    with Database.open(repo.database.path) as other:
+        repo.apply_writes([Create(NOTE, "a", {"n": 1}), Create(NOTE, "b", {"n": 0.5})])
+    assert list(repo.records(NOTE)) == []
+    for module in (sqlite_module, postgres_module):
+        monkeypatch.setattr(module, "LOCK_SECONDS", 1.0)  # a lock that was kept is an error then
+    with Database.open(target) as other:
         EmbeddedRepo(other, SPACE, AUTHOR, validate=refuse_bad).apply_writes(
-            [Create("com.example.note", "c", {"n": 1})]
+            [Create(NOTE, "c", {"n": 1})]
         )
-    assert [record.rkey for record in repo.records("com.example.note")] == ["c"]
+    assert [record.rkey for record in repo.records(NOTE)] == ["c"]
 
 
-def test_o26_a_backup_holds_what_is_not_checkpointed(repo, tmp_path):
-    with repo.database.read():  # a reader keeps the log from being folded in
-        for number in range(20):
-            repo.apply_writes([Create("com.example.note", f"n{number:02}", {"n": number})])
-        repo.database.backup(tmp_path / "backup.db")
-    with Database.open(tmp_path / "backup.db") as copy:
-        copied = EmbeddedRepo(copy, SPACE, AUTHOR, validate=refuse_bad)
-        assert len(list(copied.records("com.example.note"))) == 20
-
-
-def test_a_store_of_a_newer_version_is_refused_untouched(database):
+def test_a_store_of_a_newer_version_is_refused_untouched(database, target):
     with database.write() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    database.close()
-    before = tables(database.path)
+    before = tables(database)
     with pytest.raises(StoreUnavailable, match="newer lettaspace"):
-        Database.open(database.path)
-    assert tables(database.path) == before
+        Database.open(target)
+    assert tables(database) == before
 
 
-@pytest.mark.parametrize("content", [b"not a database at all, just text " * 40, b"x"])
-def test_another_file_is_refused_in_one_line(tmp_path, content):
-    path = tmp_path / "space.db"
-    path.write_bytes(content)
-    with pytest.raises(StoreUnavailable) as caught:
-        Database.open(path)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert path.read_bytes() == content
-
-
-def test_a_missing_store_is_not_made_when_only_read(tmp_path):
+def test_a_missing_store_is_not_made_when_only_read(fresh):
     with pytest.raises(StoreUnavailable, match="no store"):
-        Database.open(tmp_path / "none" / "space.db", create=False)
-    assert not (tmp_path / "none").exists()
+        Database.open(fresh, create=False)
+    Database.open(fresh).close()
+    Database.open(fresh, create=False).close()
 
 
-def test_a_directory_in_its_place(tmp_path):
-    (tmp_path / "space.db").mkdir()
-    with pytest.raises(StoreUnavailable):
-        Database.open(tmp_path / "space.db")
+def test_keys_are_in_the_order_of_their_bytes(repo):
+    keys = ["a", "B", "_", "b", "A", "a.b", "a-b", "ab", "~", "1", "10", "2", "Z:z"]
+    repo.apply_writes([Create(NOTE, key, {}) for key in keys])
+    assert [record.rkey for record in repo.records(NOTE)] == sorted(keys)
+    assert [record.rkey for record in repo.records(NOTE, after="Z:z")] == [
+        key for key in sorted(keys) if key > "Z:z"
+    ]
 
 
-def test_waiting_for_the_write_lock_ends_in_a_clear_error(database, monkeypatch):
-    monkeypatch.setattr(module, "LOCK_SECONDS", 0.2)
-    with (
-        Database.open(database.path) as other,
-        database.write(),
-        pytest.raises(StoreUnavailable, match="write lock"),
-        other.write(),
-    ):
-        pass
+def test_waiting_for_another_writer_ends_in_a_clear_error(repo, target, monkeypatch):
+    for module in (sqlite_module, postgres_module):
+        monkeypatch.setattr(module, "LOCK_SECONDS", 0.2)
+    with Database.open(target) as other:
+        waiting = EmbeddedRepo(other, SPACE, AUTHOR, validate=refuse_bad)
+
+        def plan(_view):
+            with pytest.raises(StoreUnavailable, match="another"):
+                waiting.apply_writes([Create(NOTE, "b", {})])
+            return [Create(NOTE, "a", {})]
+
+        repo.transact(plan)
+    assert [record.rkey for record in repo.records(NOTE)] == ["a"]
 
 
 def test_a_reader_sees_one_snapshot_while_a_writer_writes(repo):
-    repo.apply_writes([Create("com.example.note", "a", {"n": 1})])
+    repo.apply_writes([Create(NOTE, "a", {"n": 1})])
     with repo.snapshot() as view:
-        assert view.get("com.example.note", "b") is None
-        repo.apply_writes([Create("com.example.note", "b", {"n": 2})])
-        assert view.get("com.example.note", "b") is None
-        assert len(list(view.records("com.example.note"))) == 1
-    assert repo.get("com.example.note", "b") is not None
-
-
-def test_a_full_disk_is_a_clear_error_and_loses_nothing(repo):
-    repo.apply_writes([Create("com.example.note", "a", {"n": 1})])
-    with repo.database.engine.connect() as connection:
-        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
-    repo.database.close()  # so that every connection learns the limit
-
-    @event.listens_for(repo.database.engine, "connect")
-    def limit(connection, _record):
-        connection.execute(f"PRAGMA max_page_count = {pages}")
-
-    large = [Create("com.example.note", f"b{number}", {"t": "x" * 60_000}) for number in range(50)]
-    with pytest.raises(StoreUnavailable, match="disk is full"):
-        repo.apply_writes(large)
-    assert len(list(repo.records("com.example.note"))) == 1
-    assert repo.get("com.example.note", "a") is not None
-
-
-def test_moving_the_home_moves_the_store(repo, tmp_path):
-    repo.apply_writes([Create("com.example.note", "a", {"n": 1})])
-    repo.database.close()
-    shutil.copytree(repo.database.path.parent, tmp_path / "moved")
-    with Database.open(tmp_path / "moved" / "space.db") as moved:
-        other = EmbeddedRepo(moved, SPACE, AUTHOR, validate=refuse_bad)
-        assert other.get("com.example.note", "a").value["n"] == 1
-
-
-def test_a_place_that_cannot_be_made(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StoreUnavailable, match="cannot open"):
-        Database.open(tmp_path / "file" / "space.db")
-    assert (tmp_path / "file").read_text() == "in the way"
+        assert view.get(NOTE, "b") is None
+        repo.apply_writes([Create(NOTE, "b", {"n": 2})])
+        assert view.get(NOTE, "b") is None
+        assert len(list(view.records(NOTE))) == 1
+    assert repo.get(NOTE, "b") is not None
 
 
 def test_a_write_inside_a_write_is_a_mistake_that_is_told(repo):
     with repo.database.write(), pytest.raises(RuntimeError, match="inside"), repo.database.write():
         pass
-    repo.apply_writes([Create("com.example.note", "a", {"n": 1})])
+    repo.apply_writes([Create(NOTE, "a", {"n": 1})])
 
 
 def test_threads_take_turns_at_writing(repo):
     def write(name):
         for number in range(20):
-            repo.apply_writes([Create("com.example.note", f"{name}{number}", {"n": number})])
+            repo.apply_writes([Create(NOTE, f"{name}{number}", {"n": number})])
 
     threads = [threading.Thread(target=write, args=(name,)) for name in "abcd"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(list(repo.records("com.example.note"))) == 80
+    assert len(list(repo.records(NOTE))) == 80
     assert len({op.rev for op in repo.ops()}) == 80
 
 
@@ -230,18 +180,4 @@ def test_a_transaction_that_mixes_both_ways_of_running_statements(repo):
     with pytest.raises(ZeroDivisionError):
         fail()
     assert repo.rev() == "3mbo6jo6e222b"
-    repo.apply_writes([Create("com.example.note", "a", {"n": 1})])
-
-
-def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path):
-    path = tmp_path / "space.db"
-    Database.open(path).close()
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("DROP INDEX message_index_loose")
-        connection.execute("UPDATE alembic_version SET version_num = '0001'")
-        connection.commit()
-    with Database.open(path) as database, database.read() as connection:
-        names = {index["name"] for index in inspect(connection).get_indexes("message_index")}
-        version = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-    assert "message_index_loose" in names
-    assert version == schema.REVISION
+    repo.apply_writes([Create(NOTE, "a", {"n": 1})])

@@ -216,10 +216,10 @@ def test_repos_of_one_database_do_not_see_each_other(repo):
     assert [op.rkey for op in other.ops()] == ["a"]
 
 
-def test_opening_again_goes_on_where_it_was(repo):
+def test_opening_again_goes_on_where_it_was(repo, target):
     repo.apply_writes([Create(NOTE, "a", {"n": 1})])
     before = state(repo)
-    with Database.open(repo.database.path) as database:
+    with Database.open(target) as database:
         again = EmbeddedRepo(database, SPACE, AUTHOR, validate=refuse_bad)
         assert state(again) == before
         assert again.id == repo.id
@@ -247,17 +247,16 @@ def test_o29_a_revision_from_a_wrong_clock_does_not_stop_the_rest(database):
 
 WRITER = """
 import sys
-from pathlib import Path
 from lettaspace.space.database import Database
 from lettaspace.space.repo import EmbeddedRepo
 from lettaspace.space.writes import Create, Update
-path, name = Path(sys.argv[1]), sys.argv[2]
+target, name = sys.argv[1:3]
 def count(view):
     found = view.get("com.example.note", "count")
     if found is None:
         return [Create("com.example.note", "count", {"n": 1})]
     return [Update("com.example.note", "count", {"n": found.value["n"] + 1})]
-with Database.open(path) as database:
+with Database.open(target) as database:
     repo = EmbeddedRepo(database, sys.argv[3], sys.argv[4], validate=lambda *_: None)
     for number in range(25):
         repo.apply_writes([Create("com.example.note", f"{name}-{number}", {"n": number})])
@@ -265,10 +264,10 @@ with Database.open(path) as database:
 """
 
 
-def test_o24_several_processes_write_one_store(repo):
+def test_o24_several_processes_write_one_repo(repo, target):
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", WRITER, repo.database.path, f"w{number}", SPACE, AUTHOR],
+            [sys.executable, "-c", WRITER, target, f"w{number}", SPACE, AUTHOR],
             stderr=subprocess.PIPE,
         )
         for number in range(4)
@@ -309,21 +308,22 @@ def applied(model, batch):
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(batches=st.lists(st.lists(writes, min_size=1, max_size=6), max_size=8))
-def test_any_sequence_of_batches_is_what_a_dict_would_be(tmp_path_factory, batches):
-    with Database.open(tmp_path_factory.mktemp("repo") / "space.db") as database:
-        repo = EmbeddedRepo(database, SPACE, AUTHOR, validate=refuse_bad)
-        model = {}
-        for batch in batches:
-            outcome = applied(model, batch)
-            if outcome is None:
-                with pytest.raises(LettaspaceError):
-                    repo.apply_writes(batch)
-            else:
+def test_any_sequence_of_batches_is_what_a_dict_would_be(database, batches):
+    # A repo of its own for each of them.
+    author = f"did:web:a{len(database.authors())}.example"
+    repo = EmbeddedRepo(database, SPACE, author, validate=refuse_bad)
+    model = {}
+    for batch in batches:
+        outcome = applied(model, batch)
+        if outcome is None:
+            with pytest.raises(LettaspaceError):
                 repo.apply_writes(batch)
-                model = outcome
-            stored = {record.rkey: record for record in repo.records(NOTE)}
-            assert {key: {"n": each.value["n"]} for key, each in stored.items()} == model
-            assert repo.set_hash().state == folded(repo)
-            log: dict[str, Op] = {op.rkey: op for op in repo.ops()}
-            assert {key for key, op in log.items() if op.cid is not None} == set(model)
-            assert all(stored[key].cid == log[key].cid for key in model)
+        else:
+            repo.apply_writes(batch)
+            model = outcome
+        stored = {record.rkey: record for record in repo.records(NOTE)}
+        assert {key: {"n": each.value["n"]} for key, each in stored.items()} == model
+        assert repo.set_hash().state == folded(repo)
+        log: dict[str, Op] = {op.rkey: op for op in repo.ops()}
+        assert {key for key, op in log.items() if op.cid is not None} == set(model)
+        assert all(stored[key].cid == log[key].cid for key in model)

@@ -1,6 +1,7 @@
 """What `verify` finds in a repo that was tampered with, and that a sound one has no problem."""
 
 import pytest
+from sqlalchemy import text
 
 from lettaspace.atproto.cid import CID
 from lettaspace.space.verify import blob_problems, repo_problems
@@ -36,9 +37,11 @@ def kinds(repo):
     return {(problem.kind, problem.where.rpartition("/")[2]) for problem in problems(repo)}
 
 
-def tamper(repo, statement):
+def tamper(repo, statement, data=b""):
+    """Runs a statement that changes one row; `:data` in it are these bytes."""
     with repo.database.write() as connection:
-        assert connection.exec_driver_sql(statement).rowcount == 1
+        values = {"data": data} if ":data" in statement else {}
+        assert connection.execute(text(statement), values).rowcount == 1
 
 
 def test_a_sound_repo_has_no_problem(filled):
@@ -46,17 +49,25 @@ def test_a_sound_repo_has_no_problem(filled):
 
 
 @pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ("a0", {("cid", "n1"), ("lexicon", "n1")}),
+        ("a2616201616101", {("cid", "n1"), ("encoding", "n1")}),
+    ],
+)
+def test_a_record_whose_bytes_changed(filled, data, expected):
+    tamper(filled, "UPDATE records SET value = :data WHERE rkey = 'n1'", bytes.fromhex(data))
+    assert kinds(filled) == expected
+
+
+def test_another_set_hash(filled):
+    tamper(filled, "UPDATE repos SET set_hash = :data", bytes(2048))
+    assert kinds(filled) == {("set-hash", "self")}
+
+
+@pytest.mark.parametrize(
     ("statement", "expected"),
     [
-        (
-            "UPDATE records SET value = x'a0' WHERE rkey = 'n1'",
-            {("cid", "n1"), ("lexicon", "n1")},
-        ),
-        (
-            "UPDATE records SET value = x'a2616201616101' WHERE rkey = 'n1'",
-            {("cid", "n1"), ("encoding", "n1")},
-        ),
-        ("UPDATE repos SET set_hash = zeroblob(2048)", {("set-hash", "self")}),
         ("UPDATE repos SET rev = '3mbo6jo6e222b'", {("rev", "oplog")}),
         ("DELETE FROM records WHERE rkey = 'n2'", {("set-hash", "self"), ("oplog", "n2")}),
         ("DELETE FROM ops WHERE rkey = 'n2'", {("oplog", "n2")}),
@@ -72,7 +83,7 @@ def test_what_is_tampered_with_is_named(filled, statement, expected):
 
 
 def test_a_blob_whose_bytes_changed(filled):
-    tamper(filled, "UPDATE blobs SET data = x'00'")
+    tamper(filled, "UPDATE blobs SET data = :data", b"\0")
     assert [problem.kind for problem in problems(filled)] == ["blob"]
 
 
@@ -84,7 +95,7 @@ def test_a_blob_that_is_gone(filled):
 
 
 def test_a_problem_is_one_line_and_json(filled):
-    tamper(filled, "UPDATE repos SET set_hash = zeroblob(2048)")
+    tamper(filled, "UPDATE repos SET set_hash = :data", bytes(2048))
     (problem,) = problems(filled)
     assert "\n" not in str(problem)
     assert problem.as_json() == {

@@ -83,6 +83,7 @@ class Space:
     """One author's conversations in one space, in a directory on this machine."""
 
     def __init__(self, home: Path, identity: Identity, database: Database) -> None:
+        database.require_sqlite("the embedded library")
         self.home = home
         self.identity = identity
         self.database = database

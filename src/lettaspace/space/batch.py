@@ -1,11 +1,10 @@
 """One atomic batch of writes, worked out in memory and then stored."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy import Connection, Integer, bindparam, delete, func, insert, select, update
 
 from lettaspace.atproto import cbor
 from lettaspace.atproto.cid import CID
@@ -16,7 +15,7 @@ from lettaspace.errors import Conflict, InvalidInput, InvalidRecord, NotFound
 from lettaspace.space import schema
 from lettaspace.space.projection import Change
 from lettaspace.space.sethash import SetHash, element
-from lettaspace.space.statement import Statement
+from lettaspace.space.statement import Statement, insert_new
 from lettaspace.space.writes import (
     MAX_WRITES,
     Create,
@@ -39,7 +38,12 @@ _find = Statement(
 )
 _value = Statement(lambda: select(_records.value).where(_id))
 _top = Statement(lambda: select(func.max(_records.id)))
-_insert = Statement(lambda: insert(schema.records))
+_next_ids = Statement(
+    lambda: select(schema.record_ids.next_value()).select_from(
+        func.generate_series(1, bindparam("count", type_=Integer))
+    )
+)
+_insert = insert_new(schema.records)
 _update = Statement(
     lambda: (
         update(schema.records)
@@ -49,6 +53,11 @@ _update = Statement(
 )
 _delete = Statement(lambda: delete(schema.records).where(_id))
 _log = Statement(lambda: insert(schema.ops))
+_add_blob = insert_new(schema.blobs)
+_forget_blobs = Statement(
+    lambda: delete(schema.blob_refs).where(schema.blob_refs.c.record == bindparam("key"))
+)
+_refer_to_blob = Statement(lambda: insert(schema.blob_refs))
 
 # What every record that holds a blob object has in its CBOR: a cheap way to pass over the rest.
 _BLOB_MARK = b"\x65$type\x64blob"
@@ -166,10 +175,7 @@ class Batch:
             *(self._change(slot, self._old(slot), slot.value) for slot in updated),
         ]
         if created:
-            # The write lock is ours, so ids can be given out here; asking the database for
-            # each would cost a statement a record.
-            top = _top.only(connection)[0] or 0
-            for number, slot in enumerate(created, top + 1):
+            for slot, number in zip(created, _fresh_ids(connection, len(created)), strict=True):
                 slot.id = number
             self._insert(created, rev)
             self.changes += [self._change(slot, None, slot.value) for slot in created]
@@ -202,14 +208,13 @@ class Batch:
             }
             for slot in created
         )
-        try:
-            _insert.many(self._connection, rows)
-        except self._connection.dialect.loaded_dbapi.IntegrityError:
-            for slot in created:
-                number = slot.id
-                if self._find(slot) and slot.id != number:
-                    raise Conflict(f"{slot.collection}/{slot.rkey} exists already") from None
-            raise
+        if _insert.many(self._connection, rows) == len(created):
+            return
+        for slot in created:
+            number = slot.id
+            if self._find(slot) and slot.id != number:
+                raise Conflict(f"{slot.collection}/{slot.rkey} exists already")
+        raise RuntimeError("records were not stored, and nothing stands in their place")
 
     def _change(self, slot: _Slot, old: Value | None, new: Value | None) -> Change:
         return Change(slot.id or 0, slot.collection, slot.rkey, old, new)
@@ -223,16 +228,10 @@ class Batch:
         for cid, data in self._blobs.items():
             if CID.for_raw(data) != cid:
                 raise InvalidInput(f"the bytes given for blob {cid} are not its content")
-        if self._blobs:
-            connection.execute(
-                sqlite_insert(schema.blobs).on_conflict_do_nothing(),
-                [{"cid": bytes(cid), "data": data} for cid, data in self._blobs.items()],
-            )
-        if outdated:
-            connection.execute(
-                delete(schema.blob_refs).where(schema.blob_refs.c.record == bindparam("key")),
-                [{"key": slot.id} for slot in outdated],
-            )
+        # In order, so that writers of the same blobs never wait for each other in a circle.
+        given = sorted((bytes(cid), data) for cid, data in self._blobs.items())
+        _add_blob.many(connection, ({"cid": raw, "data": data} for raw, data in given))
+        _forget_blobs.many(connection, ({"key": slot.id} for slot in outdated))
         refs = {
             (slot.id, cid)
             for slot in present
@@ -248,14 +247,25 @@ class Batch:
                 raise InvalidRecord(
                     f"{slot.collection}/{slot.rkey} refers to blob {cid}, which is not stored"
                 )
-        connection.execute(
-            insert(schema.blob_refs),
-            [{"record": record, "cid": bytes(cid)} for record, cid in refs],
+        _refer_to_blob.many(
+            connection, ({"record": record, "cid": bytes(cid)} for record, cid in refs)
         )
 
     def _stored_blobs(self, cids: set[CID]) -> set[CID]:
-        wanted = [cid for cid in cids if cid not in self._blobs]
+        """Which of them are stored, and stay so until the transaction ends."""
+        blobs = schema.blobs.c
         rows = self._connection.execute(
-            select(schema.blobs.c.cid).where(schema.blobs.c.cid.in_([bytes(cid) for cid in wanted]))
+            select(blobs.cid)
+            .where(blobs.cid.in_([bytes(cid) for cid in cids]))
+            .with_for_update(read=True, key_share=True)
         ).scalars()
-        return {CID.from_bytes(cid) for cid in rows} | (cids & set(self._blobs))
+        return {CID.from_bytes(cid) for cid in rows}
+
+
+def _fresh_ids(connection: Connection, count: int) -> Iterable[int]:
+    if connection.dialect.name == "sqlite":
+        # The write lock is ours, so ids can be given out here; asking the database for each
+        # would cost a statement a record.
+        top = _top.only(connection)[0] or 0
+        return range(top + 1, top + 1 + count)
+    return [number for (number,) in _next_ids.all(connection, count=count)]

@@ -216,6 +216,7 @@ def _index(view: View) -> tuple[bytes, "array[int]"]:
         select(_records.id, path, _records.cid)
         .where(_records.repo == view.repo)
         .order_by(func.length(_records.collection) + func.length(_records.rkey), path)
+        .execution_options(yield_per=1000)
     )
     ids = array("q")
     entries = bytearray()

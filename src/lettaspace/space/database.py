@@ -1,70 +1,87 @@
-"""One database file: opened, migrated, and read or written in transactions.
+"""A store: opened, migrated, and read or written in transactions.
 
-SQLite in WAL mode with `synchronous=FULL`: what a transaction acknowledged survives a crash
-of the process and of the machine. Several processes may use one file at once; a writer
-waits for the write lock up to `LOCK_SECONDS`, readers never wait and see one snapshot.
+One interface on two databases. `sqlite.SQLiteDatabase` is a file for whoever works on this
+machine; `postgres.PostgresDatabase` a server for a host with many repos. Both acknowledge a
+transaction only when it survives a crash of the process and of the machine, and both can be
+used by many threads and processes at once.
 """
 
-import os
-import random
-import sqlite3
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, select
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import Connection, Engine, select
 
 from lettaspace.errors import StoreUnavailable
 from lettaspace.space import schema
+from lettaspace.space.url import PostgresURL, read_target
+
+T = TypeVar("T")
 
 LOCK_SECONDS = 30.0
+"""How long a writer waits for another one."""
+
+CONNECTIONS = 16
+"""Connections to a server that one `Database` holds at most."""
 
 
-class Database:
+class Database(ABC):
     """An open store. Use `Database.open`; close it when done, or use it in `with`."""
 
-    def __init__(self, engine: Engine, path: Path) -> None:
-        self.engine = engine
-        self.path = path
-        self._writing = threading.RLock()
-        self._writer: Connection | None = None
+    engine: Engine
+    name: str
+    """What messages call it: a path, or a URL without user and password."""
 
-    @classmethod
-    def open(cls, path: Path, *, create: bool = True) -> "Database":
-        """Opens the file, creating (mode 0600) and migrating it when needed.
+    @staticmethod
+    def open(
+        target: Path | str, *, create: bool = True, connections: int = CONNECTIONS
+    ) -> "Database":
+        """Opens what a path or URL names (see `url.read_target`), creating the file and making
+        or migrating the tables when needed. With `create` false there must be a store already.
+
+        `connections` are the transactions that may be open at once on PostgreSQL; whoever
+        comes later waits, at most `LOCK_SECONDS`.
 
         Raises StoreUnavailable when it cannot be opened, is no store, or was written by a
-        newer version of lettaspace.
+        newer version of lettaspace; InvalidInput for a URL that is none.
         """
-        path = Path(path)
-        if not create and not path.exists():
-            raise StoreUnavailable(f"no store at {path}")
-        _make_private(path)
-        _refuse_foreign(path)
-        engine = create_engine(
-            f"sqlite:///{path}",
-            connect_args={"timeout": LOCK_SECONDS, "check_same_thread": False},
-        )
-        event.listen(engine, "connect", _prepare)
-        event.listen(engine, "begin", _begin)
-        database = cls(engine, path)
-        try:
-            database._migrate()
-        except BaseException:
-            database.close()
-            raise
-        return database
+        where = read_target(target)
+        if isinstance(where, PostgresURL):
+            from lettaspace.space.postgres import PostgresDatabase
 
-    def close(self) -> None:
-        with self._writing:
-            if self._writer is not None:
-                self._writer.close()
-                self._writer = None
-        self.engine.dispose()
+            return PostgresDatabase.open_url(where, create=create, connections=connections)
+        from lettaspace.space.sqlite import SQLiteDatabase
+
+        return SQLiteDatabase.open_file(where, create=create)
+
+    @abstractmethod
+    def read(self) -> AbstractContextManager[Connection]:
+        """A read transaction: everything inside sees one snapshot. It waits for no writer."""
+
+    @abstractmethod
+    def write(self) -> AbstractContextManager[Connection]:
+        """A write transaction, one a thread at a time.
+
+        On SQLite it is the only one on the file. On PostgreSQL any number run at once, each
+        statement sees what was committed before it, and whoever writes to a repo locks its row
+        first: `EmbeddedRepo.transact` does, and writers of other repos go on meanwhile.
+        """
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """What `work` returns, called in a write transaction that is then committed. Where the
+        database broke the transaction off for the sake of another one, `work` is called again,
+        a few times, in a new one."""
+        with self.write() as connection:
+            return work(connection)
+
+    @abstractmethod
+    def backup(self, target: Path) -> None:
+        """Copies the store to a file while others use it."""
+
+    @abstractmethod
+    def close(self) -> None: ...
 
     def __enter__(self) -> "Database":
         return self
@@ -72,179 +89,40 @@ class Database:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    @contextmanager
-    def read(self) -> Iterator[Connection]:
-        """A read transaction: everything inside sees one snapshot."""
-        with _clear_errors(self.path), self.engine.begin() as connection:
-            yield connection
-
-    @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """A write transaction, the only one on this file while it lasts.
-
-        Threads take turns on one connection that stays open: taking one from the pool and
-        giving it back costs as much as all else that a small write does.
-        """
-        with self._writing, _clear_errors(self.path):
-            if self._writer is None:
-                self._writer = self.engine.connect()
-                self._writer.exec_driver_sql("PRAGMA busy_timeout = 0")
-                self._writer.rollback()
-            connection = self._writer
-            raw = cast(sqlite3.Connection, connection.connection.driver_connection)
-            if raw.in_transaction:
-                raise RuntimeError("a write transaction inside another one")
-            _begin_writing(raw)
-            try:
-                yield connection
-                raw.commit()
-            except BaseException:
-                raw.rollback()
-                raise
-            finally:
-                # What SQLAlchemy has run itself it takes for a transaction of its own.
-                if connection.in_transaction():
-                    connection.rollback()
-
     def authors(self) -> list[str]:
         """Whose repos are in this store."""
         with self.read() as connection:
             return list(connection.execute(select(schema.repos.c.author).distinct()).scalars())
 
-    def backup(self, target: Path) -> None:
-        """Copies the store, including what is not checkpointed yet, while others use it."""
-        _make_private(target)
-        with _clear_errors(self.path), self.engine.connect() as connection:
-            source = cast(sqlite3.Connection, connection.connection.driver_connection)
-            copy = sqlite3.connect(target)
-            try:
-                source.backup(copy)
-            finally:
-                copy.close()
+    def require_sqlite(self, what: str) -> None:
+        """Raises StoreUnavailable unless this is a SQLite file, which `what` needs."""
+        if self.engine.dialect.name != "sqlite":
+            raise StoreUnavailable(f"{what} needs a SQLite file, and {self.name} is none")
 
-    def _migrate(self) -> None:
+    def _migrate(self, *, create: bool) -> None:
         with self.read() as connection:
-            current = _stored_revision(connection)
+            current = self._revision(connection)
         if current == schema.REVISION:
             return
+        if current is None and not create:
+            raise StoreUnavailable(f"no store at {self.name}")
         # Alembic takes a third of a second to import; only a new or old store pays it.
         from lettaspace.space.migrations import upgrade
 
+        with self._migrating() as connection:
+            upgrade(connection, self._revision(connection), self.name)
+
+    @contextmanager
+    def _migrating(self) -> Iterator[Connection]:
+        """A write transaction that no other process migrates in at the same time."""
         with self.write() as connection:
-            upgrade(connection, _stored_revision(connection), self.path)
+            yield connection
 
+    @abstractmethod
+    def _has_table(self, connection: Connection, name: str) -> bool: ...
 
-def _stored_revision(connection: Connection) -> str | None:
-    table = connection.exec_driver_sql(
-        "SELECT name FROM sqlite_master WHERE type = 'table' AND name = 'alembic_version'"
-    ).first()
-    if table is None:
-        return None
-    revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-    return None if revision is None else str(revision)
-
-
-def _make_private(path: Path) -> None:
-    """Creates the file and its directory for their owner alone; SQLite gives its side files
-    the mode of the main file."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    except OSError as error:
-        raise StoreUnavailable(f"cannot open {path}: {error.strerror or error}") from error
-
-
-def _refuse_foreign(path: Path) -> None:
-    """SQLite would overwrite a file that is too short to be told from an empty one."""
-    try:
-        with path.open("rb") as file:
-            start = file.read(len(_MAGIC))
-    except OSError as error:
-        raise StoreUnavailable(f"cannot open {path}: {error.strerror or error}") from error
-    if start and start != _MAGIC:
-        raise StoreUnavailable(f"cannot use {path}: {_REASONS['SQLITE_NOTADB']}")
-
-
-def _prepare(connection: sqlite3.Connection, _record: Any) -> None:
-    try:
-        _set_pragmas(connection)
-    except BaseException:
-        connection.close()  # the pool does not know it yet
-        raise
-
-
-def _set_pragmas(connection: sqlite3.Connection) -> None:
-    # SQLAlchemy decides when a transaction begins (see _begin), not the driver.
-    connection.isolation_level = None
-    # Two processes that switch a fresh file to WAL at once get "locked" at once, in spite of
-    # the timeout: SQLite cannot wait for that lock without a deadlock. So we do.
-    deadline = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            break
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorname not in _BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA cache_size = -16000")
-
-
-def _begin(connection: Connection) -> None:
-    # SQLAlchemy's own beginning: for reading, or inside the transaction that `write` began.
-    raw = cast(sqlite3.Connection, connection.connection.driver_connection)
-    if not raw.in_transaction:
-        raw.execute("BEGIN")
-
-
-def _begin_writing(raw: sqlite3.Connection) -> None:
-    """Takes the write lock, waiting for it up to `LOCK_SECONDS`.
-
-    IMMEDIATE: a writer that first reads must not find at its first write that another one
-    came between. We wait ourselves, because SQLite's own waiting grows to a tenth of a second
-    a time: whoever came last would win for ever over one who has waited long.
-    """
-    deadline = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            raw.execute("BEGIN IMMEDIATE")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorname not in _BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(random.uniform(0.0005, 0.004))  # noqa: S311 - so that none is always late
-        else:
-            return
-
-
-_MAGIC = b"SQLite format 3\0"
-
-_BUSY = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_BUSY_SNAPSHOT", "SQLITE_BUSY_RECOVERY")
-
-_REASONS = {
-    "SQLITE_NOTADB": "it is not a lettaspace store",
-    "SQLITE_CORRUPT": "the database file is damaged",
-    "SQLITE_FULL": "the disk is full",
-    "SQLITE_READONLY": "it is read-only",
-    "SQLITE_CANTOPEN": "it cannot be opened",
-    "SQLITE_IOERR": "reading or writing the disk failed",
-}
-
-
-@contextmanager
-def _clear_errors(path: Path) -> Iterator[None]:
-    """Turns what can go wrong with the file itself into one clear error."""
-    try:
-        yield
-    except (DBAPIError, sqlite3.Error) as error:
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        name = getattr(cause, "sqlite_errorname", None) or ""
-        if name in _BUSY:
-            reason = f"another process held its write lock for {LOCK_SECONDS:.0f} seconds"
-        else:
-            found = next((text for key, text in _REASONS.items() if name.startswith(key)), None)
-            if found is None:
-                raise
-            reason = found
-        raise StoreUnavailable(f"cannot use {path}: {reason}") from error
+    def _revision(self, connection: Connection) -> str | None:
+        if not self._has_table(connection, "alembic_version"):
+            return None
+        revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+        return None if revision is None else str(revision)

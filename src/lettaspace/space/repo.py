@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, bindparam, select, update
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from lettaspace.atproto import tid
 from lettaspace.atproto.cid import CID
@@ -13,7 +12,7 @@ from lettaspace.atproto.tid import TidClock
 from lettaspace.space import schema
 from lettaspace.space.database import Database
 from lettaspace.space.projection import Projection
-from lettaspace.space.statement import Statement
+from lettaspace.space.statement import Statement, insert_new
 from lettaspace.space.view import View
 from lettaspace.space.writes import Op, Record, Repo, Validate, Write, Written
 
@@ -21,9 +20,20 @@ if TYPE_CHECKING:
     from lettaspace.space.sethash import SetHash
 
 _PAGE = 500
+_PAST_ALL = (1 << 31) - 1
+"""Above every index of a batch."""
 
 _own = schema.repos.c.id == bindparam("key")
 _get_head = Statement(lambda: select(schema.repos.c.rev, schema.repos.c.set_hash).where(_own))
+# On PostgreSQL this makes other writers of the repo wait; SQLite has only one writer anyway.
+_lock_head = Statement(
+    lambda: (
+        select(schema.repos.c.rev, schema.repos.c.set_hash)
+        .where(_own)
+        .with_for_update(key_share=True)
+    )
+)
+_add_repo = insert_new(schema.repos, "space", "author", "set_hash")
 _set_head = Statement(
     lambda: (
         update(schema.repos)
@@ -67,10 +77,8 @@ class EmbeddedRepo:
         if found is not None:
             return int(found)
         with self.database.write() as connection:
-            connection.execute(
-                sqlite_insert(schema.repos)
-                .values(space=self.space, author=self.author, set_hash=schema.EMPTY_SET_HASH)
-                .on_conflict_do_nothing()
+            _add_repo.run(
+                connection, space=self.space, author=self.author, set_hash=schema.EMPTY_SET_HASH
             )
             return int(connection.execute(key).scalar_one())
 
@@ -128,7 +136,7 @@ class EmbeddedRepo:
             return SetHash(_head(connection, self._id)[1])
 
     def ops(self, since: str | None = None, *, limit: int | None = None) -> Iterator[Op]:
-        after: tuple[str, int] = (since or "", 1 << 31)
+        after: tuple[str, int] = (since or "", _PAST_ALL)
         left = limit
         while left is None or left > 0:
             with self.snapshot() as view:
@@ -151,12 +159,11 @@ class EmbeddedRepo:
         from lettaspace.space.batch import Batch
         from lettaspace.space.sethash import SetHash
 
-        with self.database.write() as connection:
-            view = View(connection, self._id)
-            writes = plan(view)
+        def work(connection: Connection) -> list[Written]:
+            rev, state = _lock_head.only(connection, key=self._id)
+            writes = plan(View(connection, self._id))
             if not writes:
                 return []
-            rev, state = _head(connection, self._id)
             batch = Batch(connection, self._id, SetHash(state), self._validate)
             written = batch.run(writes, blobs or {}, self.clock)
             new_rev = self._next_rev(rev)
@@ -167,6 +174,8 @@ class EmbeddedRepo:
                     projection.apply(connection, changes)
             _set_head.run(connection, key=self._id, new_rev=new_rev, new_hash=batch.set_hash.state)
             return written
+
+        return self.database.run(work)
 
     def _next_rev(self, rev: str | None) -> str:
         new = self.clock.mint(floor=rev)

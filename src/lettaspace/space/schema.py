@@ -3,6 +3,7 @@
 `records` is the truth. `message_*` and `search_*` are projections: derived from records, and
 rebuildable from them at any time. `ops` is the repo's log; `blobs` are kept by content.
 The migrations under `migrations/` create these tables; a test holds the two together.
+On PostgreSQL there are only those in `EVERYWHERE`.
 """
 
 from sqlalchemy import (
@@ -14,6 +15,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Sequence,
     Table,
     Text,
     UniqueConstraint,
@@ -31,13 +33,16 @@ metadata = MetaData()
 # SQLite only counts rows up by itself in a column that is exactly INTEGER.
 _Id = BigInteger().with_variant(Integer, "sqlite")
 
+# Keys, revisions and collections are ASCII and sorted by their bytes, as SQLite does anyway.
+_Key = Text().with_variant(Text(collation="C"), "postgresql")
+
 repos = Table(
     "repos",
     metadata,
     Column("id", _Id, primary_key=True),
-    Column("space", Text, nullable=False),
-    Column("author", Text, nullable=False),
-    Column("rev", Text),
+    Column("space", _Key, nullable=False),
+    Column("author", _Key, nullable=False),
+    Column("rev", _Key),
     Column("set_hash", LargeBinary, nullable=False),
     UniqueConstraint("space", "author"),
 )
@@ -47,22 +52,25 @@ records = Table(
     metadata,
     Column("id", _Id, primary_key=True),
     Column("repo", _Id, ForeignKey("repos.id"), nullable=False),
-    Column("collection", Text, nullable=False),
-    Column("rkey", Text, nullable=False),
+    Column("collection", _Key, nullable=False),
+    Column("rkey", _Key, nullable=False),
     Column("cid", LargeBinary, nullable=False),
-    Column("rev", Text, nullable=False),
+    Column("rev", _Key, nullable=False),
     Column("value", LargeBinary, nullable=False),
     UniqueConstraint("repo", "collection", "rkey"),
 )
+
+record_ids = Sequence("records_id_seq")
+"""On PostgreSQL, which makes it for the table's key."""
 
 ops = Table(
     "ops",
     metadata,
     Column("repo", _Id, ForeignKey("repos.id"), primary_key=True),
-    Column("rev", Text, primary_key=True),
+    Column("rev", _Key, primary_key=True),
     Column("idx", Integer, primary_key=True),
-    Column("collection", Text, nullable=False),
-    Column("rkey", Text, nullable=False),
+    Column("collection", _Key, nullable=False),
+    Column("rkey", _Key, nullable=False),
     Column("cid", LargeBinary),
     Column("prev", LargeBinary),
     sqlite_with_rowid=False,
@@ -83,6 +91,9 @@ blob_refs = Table(
     Index("blob_refs_cid", "cid"),
     sqlite_with_rowid=False,
 )
+
+EVERYWHERE = (repos, records, ops, blobs, blob_refs)
+"""What a store has on any database. The rest serves the embedded library, in SQLite only."""
 
 message_conversations = Table(
     "message_conversations",

@@ -11,7 +11,8 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, cast
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Table, bindparam
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql import ClauseElement
 from sqlalchemy.sql.compiler import SQLCompiler
 
@@ -21,12 +22,16 @@ Row = tuple[Any, ...]
 class Statement:
     """One statement with named parameters (`bindparam`; for an insert, its columns).
 
-    Values pass to the driver as they are, so only plain types may be bound or read: text,
-    integers, bytes, None.
+    What is particular to a database is built by `**others`, by the dialect's name. Values pass
+    to the driver as they are, so only plain types may be bound or read: text, integers, bytes,
+    None.
     """
 
-    def __init__(self, build: Callable[[], ClauseElement]) -> None:
+    def __init__(
+        self, build: Callable[[], ClauseElement], **others: Callable[[], ClauseElement]
+    ) -> None:
         self._build = build
+        self._others = others
         self._compiled: dict[str, tuple[str, Callable[[Mapping[str, Any]], Any]]] = {}
 
     def all(self, connection: Connection, /, **values: Any) -> list[Row]:
@@ -45,13 +50,17 @@ class Statement:
     def run(self, connection: Connection, /, **values: Any) -> None:
         self._run(connection, values)
 
-    def many(self, connection: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Runs it once for each of the rows, which may be a stream; not at all for none."""
+    def many(self, connection: Connection, rows: Iterable[Mapping[str, Any]]) -> int:
+        """Runs it once for each of the rows, which may be a stream; not at all for none.
+        Returns how many rows of the table that changed."""
         stream = iter(rows)
         for first in stream:
             sql, order = self._for(connection)
             values: Any = map(order, chain((first,), stream))
-            _cursor(connection).executemany(sql, values)
+            cursor = _cursor(connection)
+            cursor.executemany(sql, values)
+            return int(cursor.rowcount)
+        return 0
 
     def _run(self, connection: Connection, values: Mapping[str, Any]) -> Any:
         sql, order = self._for(connection)
@@ -63,13 +72,23 @@ class Statement:
         dialect = connection.dialect
         found = self._compiled.get(dialect.name)
         if found is None:
-            compiled = cast(SQLCompiler, self._build().compile(dialect=dialect))
+            build = self._others.get(dialect.name, self._build)
+            compiled = cast(SQLCompiler, build().compile(dialect=dialect))
             names = compiled.positiontup
             # What the statement itself binds, literals for instance. Everything else must be
             # given: a forgotten name is a KeyError, not a NULL.
             fixed = {name: value for name, value in compiled.params.items() if value is not None}
             found = self._compiled[dialect.name] = (str(compiled), _order(names, fixed))
         return found
+
+
+def insert_new(table: Table, *columns: str) -> Statement:
+    """An insert of these columns, or of all, that passes over a row that is there already."""
+    values: dict[str, Any] = {name: bindparam(name) for name in columns or table.columns.keys()}
+    return Statement(
+        lambda: sqlite.insert(table).values(values).on_conflict_do_nothing(),
+        postgresql=lambda: postgresql.insert(table).values(values).on_conflict_do_nothing(),
+    )
 
 
 def _order(names: Sequence[str] | None, fixed: Mapping[str, Any]) -> Callable[[Any], Any]:

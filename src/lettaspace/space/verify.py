@@ -135,12 +135,14 @@ def _oplog_problems(connection: Connection, repo: int, rev: str | None) -> Itera
             select(_ops.collection, _ops.rkey, _ops.cid)
             .where(_ops.repo == repo)
             .order_by(_ops.collection, _ops.rkey, _ops.rev, _ops.idx)
+            .execution_options(yield_per=_PAGE)
         )
     )
     stored = connection.execute(
         select(_records.collection, _records.rkey, _records.cid)
         .where(_records.repo == repo)
         .order_by(_records.collection, _records.rkey)
+        .execution_options(yield_per=_PAGE)
     )
     for key, in_log, in_store in _side_by_side(logged, ((row[0:2], row[2]) for row in stored)):
         if in_log is _ABSENT:

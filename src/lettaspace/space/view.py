@@ -61,6 +61,7 @@ class View:
             .where(_records.repo == self.repo, _records.collection == collection)
             .order_by(_records.rkey)
             .limit(limit)
+            .execution_options(yield_per=_IN)
         )
         if after is not None:
             query = query.where(_records.rkey > after)

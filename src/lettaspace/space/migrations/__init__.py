@@ -11,8 +11,8 @@ from lettaspace.errors import StoreUnavailable
 from lettaspace.space import schema
 
 
-def upgrade(connection: Connection, current: str | None, path: Path) -> None:
-    """Brings the store from revision `current` to the newest, inside the caller's transaction."""
+def upgrade(connection: Connection, current: str | None, store: str) -> None:
+    """Brings a store from revision `current` to the newest, inside the caller's transaction."""
     if current == schema.REVISION:
         return  # another process did it while we waited for the lock
     config = Config()
@@ -21,5 +21,5 @@ def upgrade(connection: Connection, current: str | None, path: Path) -> None:
     config.attributes["connection"] = connection
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     if current is not None and current not in known:
-        raise StoreUnavailable(f"{path} was written by a newer lettaspace (schema {current})")
+        raise StoreUnavailable(f"{store} was written by a newer lettaspace (schema {current})")
     command.upgrade(config, schema.REVISION)

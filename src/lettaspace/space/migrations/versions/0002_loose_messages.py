@@ -8,6 +8,8 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
+    if op.get_context().dialect.name != "sqlite":
+        return
     op.create_index(
         "message_index_loose",
         "message_index",

@@ -1,0 +1,274 @@
+"""A store on a PostgreSQL server, for a host with many repos.
+
+Readers see one snapshot (REPEATABLE READ, read only). Writers run at once (READ COMMITTED) and
+lock the row of the repo they write to. `synchronous_commit` is on whatever the server or the
+user has set, and a server without `fsync` is refused: what is acknowledged must survive a crash.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from lettaspace.errors import InvalidInput, StoreUnavailable
+from lettaspace.space import schema
+from lettaspace.space.database import LOCK_SECONDS, Database
+from lettaspace.space.url import PostgresURL
+
+try:
+    import psycopg
+    from psycopg import conninfo
+except ImportError:
+    raise StoreUnavailable("PostgreSQL needs its driver: install lettaspace[postgres]") from None
+
+T = TypeVar("T")
+
+STATEMENT_SECONDS = 120.0
+"""How long one statement may take."""
+
+IDLE_SECONDS = 600.0
+"""How long a transaction may be open with nothing asked; then the server ends it, so that a
+client that hangs does not keep a repo locked."""
+
+CONNECT_SECONDS = 10
+"""How long making a connection may take, unless the URL says otherwise."""
+
+ATTEMPTS = 8
+"""How often a transaction is tried that the server breaks off for the sake of another one."""
+
+_MIGRATION_LOCK = 0x6C657474617370  # any number that nobody else takes
+
+
+class PostgresDatabase(Database):
+    """Opened by `Database.open`."""
+
+    def __init__(self, url: PostgresURL, connections: int) -> None:
+        self._parameters, self.name = _parameters(url)
+        self.engine: Engine = create_engine(
+            "postgresql+psycopg://",
+            creator=self._connect,
+            pool_pre_ping=True,
+            pool_size=connections,
+            max_overflow=0,
+            pool_timeout=LOCK_SECONDS,
+            hide_parameters=True,
+        )
+        self._reading = self.engine.execution_options(
+            isolation_level="REPEATABLE READ", postgresql_readonly=True
+        )
+        self._writing = self.engine.execution_options(isolation_level="READ COMMITTED")
+        self._local = threading.local()
+
+    @classmethod
+    def open_url(cls, url: PostgresURL, *, create: bool, connections: int) -> "PostgresDatabase":
+        """Connects, and makes or migrates the tables when needed. The database itself must be
+        there already, and in UTF-8."""
+        database = cls(url, connections)
+        try:
+            database._migrate(create=create)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        with self._clear_errors(), self._reading.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        if getattr(self._local, "writes", False):
+            raise RuntimeError("a write transaction inside another one")
+        self._local.writes = True
+        try:
+            with self._clear_errors(), self._writing.connect() as connection:
+                transaction = connection.begin()
+                try:
+                    yield connection
+                except BaseException:
+                    _roll_back(connection)
+                    raise
+                try:
+                    transaction.commit()
+                except DBAPIError as error:
+                    _roll_back(connection)
+                    if _is_lost(error.orig):
+                        raise StoreUnavailable(
+                            f"{self.name}: the connection was lost at the end of a write; "
+                            "it is not known whether it is stored"
+                        ) from error
+                    raise
+        finally:
+            self._local.writes = False
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return super().run(work)
+            except _BrokenOff:
+                time.sleep(random.uniform(0.001, 0.05))  # noqa: S311 - so that they part
+        return super().run(work)
+
+    def backup(self, target: Path) -> None:  # noqa: ARG002
+        raise StoreUnavailable(f"{self.name} is not a file; back it up with pg_dump")
+
+    @contextmanager
+    def _migrating(self) -> Iterator[Connection]:
+        with self.write() as connection:
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
+            if not self._has_table(connection, "alembic_version"):
+                for table in schema.EVERYWHERE:
+                    if self._has_table(connection, table.name):
+                        raise StoreUnavailable(
+                            f"{self.name} has a table {table.name} that is not lettaspace's"
+                        )
+            yield connection
+
+    def _has_table(self, connection: Connection, name: str) -> bool:
+        # Not to_regclass: that may still say what was so before another process migrated.
+        found = connection.exec_driver_sql(
+            "SELECT 1 FROM pg_class WHERE relname = %s AND pg_table_is_visible(oid)", (name,)
+        )
+        return found.first() is not None
+
+    def _connect(self) -> "psycopg.Connection[Any]":
+        connection = psycopg.connect(**self._parameters, autocommit=True)
+        try:
+            self._prepare(connection)
+            connection.autocommit = False
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: "psycopg.Connection[Any]") -> None:
+        row = connection.execute(
+            _SETTINGS,
+            {
+                "lock": f"{LOCK_SECONDS:.3f}s",
+                "statement": f"{STATEMENT_SECONDS:.3f}s",
+                "idle": f"{IDLE_SECONDS:.3f}s",
+            },
+        ).fetchone()
+        encoding, fsync = (row or ("", ""))[:2]
+        if encoding != "UTF8":
+            raise StoreUnavailable(f"{self.name} has the encoding {encoding}; it must be UTF8")
+        if fsync != "on":
+            raise StoreUnavailable(
+                f"{self.name} runs with fsync off, and would lose what it acknowledged"
+            )
+
+    @contextmanager
+    def _clear_errors(self) -> Iterator[None]:
+        """Turns what can go wrong with the server itself into one clear error, in words of our
+        own: those of libpq may hold parts of the URL."""
+        try:
+            yield
+        except PoolTimeout as error:
+            raise StoreUnavailable(
+                f"{self.name}: all connections were in use for {LOCK_SECONDS:.0f} seconds"
+            ) from error
+        except (DBAPIError, psycopg.Error) as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            state = getattr(cause, "sqlstate", None) or ""
+            if state in _BROKEN_OFF:
+                raise _BrokenOff(
+                    f"{self.name}: other writers were in the way {ATTEMPTS} times"
+                ) from error
+            reason = next((text for key, text in _REASONS.items() if state.startswith(key)), None)
+            if reason is None and _is_lost(cause):
+                reason = "the connection was lost" if state else "it cannot be reached"
+            if reason is None:
+                if isinstance(cause, psycopg.DataError) and not state:
+                    raise InvalidInput("a text holds a character that cannot be stored") from error
+                raise
+            raise StoreUnavailable(f"{self.name}: {reason}") from error
+
+
+class _BrokenOff(StoreUnavailable):
+    """Nothing of the transaction is stored, and it can be tried again."""
+
+
+_SETTINGS = """
+SELECT current_setting('server_encoding'), current_setting('fsync'),
+    set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+        WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false),
+    set_config('bytea_output', 'hex', false),
+    set_config('lock_timeout', %(lock)s, false),
+    set_config('statement_timeout', %(statement)s, false),
+    set_config('idle_in_transaction_session_timeout', %(idle)s, false)
+"""
+
+_BROKEN_OFF = ("40001", "40P01")  # serialization failure, deadlock
+
+_REASONS = {
+    "08": "the connection was lost",
+    "25006": "it is read-only",
+    "25P03": "the connection was lost",
+    "28": "it refuses the user or the password",
+    "3D000": "there is no such database",
+    "42501": "the user may not do that",
+    "53100": "the disk is full",
+    "53300": "it has no connection left",
+    "53": "it has run out of memory or another resource",
+    "55P03": f"another writer was in the way for {LOCK_SECONDS:.0f} seconds",
+    "57014": f"a statement took more than {STATEMENT_SECONDS:.0f} seconds",
+    "57P03": "it is starting or stopping",
+    "57P": "the connection was lost",
+    "58": "reading or writing its disk failed",
+    "XX001": "its data is damaged",
+    "XX002": "an index of it is damaged",
+}
+"""By the beginning of SQLSTATE."""
+
+
+def _parameters(url: PostgresURL) -> tuple[dict[str, Any], str]:
+    """What libpq is to be told, and what to call the database in messages."""
+    try:
+        given = conninfo.conninfo_to_dict(url.text)
+    except (psycopg.Error, ValueError):
+        raise InvalidInput(
+            "the URL of the PostgreSQL database cannot be read; it is "
+            "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with %XX for what is not a letter "
+            "or a digit in a name or password"
+        ) from None
+    place = str(given.get("host") or given.get("hostaddr") or "")
+    if place.startswith("/"):
+        place = ""
+    if place and (port := given.get("port")):
+        place += f":{port}"
+    parameters = {
+        "connect_timeout": CONNECT_SECONDS,
+        "application_name": "lettaspace",
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        **given,
+        "client_encoding": "UTF8",
+    }
+    return parameters, f"postgresql://{place}/{given.get('dbname', '')}"
+
+
+def _is_lost(error: BaseException | None) -> bool:
+    """The connection broke, or there never was one."""
+    return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)) and (
+        error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
+    )
+
+
+def _roll_back(connection: Connection) -> None:
+    try:
+        connection.rollback()
+    except DBAPIError:
+        connection.invalidate()  # the server has forgotten the transaction with the connection
