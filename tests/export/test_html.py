@@ -38,7 +38,7 @@ ELEMENTS = {
     "ul",
 }  # fmt: skip
 ATTRIBUTES = {
-    "alt", "aria-label", "aria-labelledby", "charset", "class", "content", "data-cid",
+    "alt", "aria-label", "aria-labelledby", "charset", "class", "content", "data-version",
     "data-more", "datetime", "dir", "href", "http-equiv", "id", "lang", "loading", "name", "rel",
     "src", "start", "tabindex", "target", "title",
 }  # fmt: skip
@@ -251,7 +251,7 @@ def test_o45_redacted_on_the_page(talk: Talk) -> None:
     meta = {"compaction": {"summary": SECRET}}
     talk.add("5", 5, covers=["1"], content=[text(SECRET)], metadata=meta)
     assert exported(talk).text.count(SECRET) >= 12
-    assert "bafy" in "".join(exported(talk).named("data-cid"))
+    assert "bafy" in "".join(exported(talk).named("data-version"))
     source = "".join(html(open_document(talk.space, talk.rkey, redaction=Fake())))
     assert SECRET not in source
     assert source.count("[removed]") >= 12

@@ -95,7 +95,7 @@ class _Page:
         )
         if redaction is None:
             return shown
-        shown = replace(shown, cid="", label=redaction.text(shown.label))
+        shown = replace(shown, version="", label=redaction.text(shown.label))
         if "unreadable" in shown.marks:
             why = jsonform.reason(Damaged(), redaction)
             return replace(shown, parts=[Problem(f"This message cannot be read: {why}.")])

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from hashlib import blake2b
+from secrets import token_bytes
 from typing import Any, ClassVar, Protocol
 
 from markupsafe import Markup
@@ -29,6 +31,8 @@ CUT = 60_000
 """Characters of one text that a page of many messages shows; the message's own page has all."""
 
 CUT_ALONE = 2_000_000
+
+_VERSIONS = token_bytes(32)
 
 _ASIDE = re.compile(r"<(system-reminder|memory_update|system-alert)>\s*(.*?)\s*</\1>", re.DOTALL)
 
@@ -139,7 +143,8 @@ class Shown:
     """The stored datetime."""
     time: str
     """The same in the reader's zone, to the second."""
-    cid: str
+    version: str
+    """Another one when the record is."""
     active: bool
     marks: Sequence[str] = ()
     """`compacted`, `orphan-result`, `unknown-format`, `unreadable`, `failed`, `edited`."""
@@ -197,7 +202,9 @@ class _Presenter:
         except (Damaged, InvalidInput, NotFound) as error:
             payload = None
             marks.append("unreadable")
-            parts = [Problem(f"This message cannot be read: {error}.")]
+            # The reason names blobs by their hashes.
+            reason = f": {error}" if self.redaction is None else ""
+            parts = [Problem(f"This message cannot be read{reason}.")]
         else:
             if self.redaction is not None:
                 payload = self.redaction.json(payload)
@@ -216,7 +223,7 @@ class _Presenter:
             label="Summary" if summary is not None else LABELS.get(role, role),
             at=message.created_at,
             time=local_time(message.created_at),
-            cid=str(message.cid),
+            version=self.version(message),
             active=message.active,
             marks=marks,
             facts=facts,
@@ -228,6 +235,14 @@ class _Presenter:
             alone=self.links.alone(message.rkey),
             covered_link=self.links.message(message.covered_by) if message.covered_by else None,
         )
+
+    def version(self, message: Message) -> str:
+        """What is another when the record is; no hash of it where secrets are redacted, since
+        with the rest of a message known, a hash lets short secrets be guessed."""
+        cid = str(message.cid).encode()
+        if self.redaction is None:
+            return cid.decode()
+        return blake2b(cid, key=_VERSIONS, digest_size=12).hexdigest()
 
     def summary(self, message: Message, payload: Any) -> SummaryOf | None:
         covered = message.compacted_message_ids

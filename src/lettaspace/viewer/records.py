@@ -37,7 +37,7 @@ def record(request: Request) -> Response:
     return here.page(
         "record.html",
         uri=uri,
-        cid=str(found.cid),
+        cid=str(found.cid) if here.redaction is None else "not shown where secrets are redacted",
         size=len(cbor.encode(found.value)),
         blobs=len(blob_refs(found.value)),
         verdict=verdict(found),

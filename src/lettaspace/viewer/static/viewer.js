@@ -35,8 +35,8 @@ function mergeMessages(old, fresh) {
     return 0;
   }
   const known = new Map([...list.children].map((each) => [each.id, each]));
-  const version = (article) => [article, ...article.querySelectorAll("[data-cid]")]
-    .map((each) => each.dataset.cid).join(" ") + article.className;
+  const version = (article) => [article, ...article.querySelectorAll("[data-version]")]
+    .map((each) => each.dataset.version).join(" ") + article.className;
   let added = 0;
   const merged = [...wanted.children].map((article) => {
     const same = known.get(article.id);
