@@ -5,6 +5,37 @@ The message is one line that names what is wrong and where; it never holds messa
 content, tokens or keys.
 """
 
+from typing import Literal, TypeAlias
+
+RefusalCode: TypeAlias = Literal[
+    # Tokens
+    "MissingJwt",
+    "BadJwt",
+    "BadJwtType",
+    "BadJwtIss",
+    "BadJwtSub",
+    "BadJwtAudience",
+    "BadJwtCnf",
+    "BadJwtSignature",
+    "JwtExpired",
+    "JwtReplayed",
+    # Proof of possession: HTTP message signatures, then DPoP
+    "BadSpaceSignature",
+    "BadSpaceAudience",
+    "MissingDpopProof",
+    "BadDpopProof",
+    "BadDpopProofSignature",
+    "DpopProofExpired",
+    "DpopKeyMismatch",
+    # What a valid token does not give
+    "CredentialRevoked",
+    "InvalidCredential",
+    "InvalidDelegationToken",
+    "InvalidClientAttestation",
+    "InsufficientScope",
+]
+"""Why access is refused, in the protocol's own words (section 11, error quick table)."""
+
 
 class LettaspaceError(Exception):
     """Base of all errors a caller is expected to handle."""
@@ -52,3 +83,20 @@ class StoreUnavailable(LettaspaceError):
     """The store cannot be opened, locked or written."""
 
     code = "StoreUnavailable"
+
+
+class Refused(LettaspaceError):
+    """A request does not prove the right to what it asks for.
+
+    The one class whose `code` differs from one error to the next: it is the name that the
+    protocol has for the reason. Which HTTP status goes with it is the server's business.
+    """
+
+    code = "Refused"
+
+    def __init__(self, code: RefusalCode, message: str) -> None:
+        super().__init__(code, message)
+        self.code = code
+
+    def __str__(self) -> str:
+        return str(self.args[1])

@@ -72,10 +72,28 @@ class VerifyingKey:
                 return cls(key)
         raise InvalidInput("public key is neither compressed secp256k1 nor compressed P-256")
 
+    @classmethod
+    def from_point(cls, curve: Curve, x: bytes, y: bytes) -> "VerifyingKey":
+        """The key with these coordinates, 32 big-endian bytes each. Raises InvalidInput."""
+        parameters = _parameters(curve)
+        if len(x) != 32 or len(y) != 32:
+            raise InvalidInput("coordinates of a public key are not 32 bytes each")
+        try:
+            key = ec.EllipticCurvePublicKey.from_encoded_point(parameters, b"\x04" + x + y)
+        except ValueError:
+            raise InvalidInput("public key is not a point of its curve") from None
+        return cls(key)
+
     @property
     def curve(self) -> Curve:
         """The name of the curve."""
         return self._curve
+
+    @property
+    def point(self) -> tuple[bytes, bytes]:
+        """The coordinates x and y, 32 big-endian bytes each."""
+        data = self._key.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+        return data[1:33], data[33:]
 
     @property
     def did(self) -> str:
@@ -87,13 +105,17 @@ class VerifyingKey:
         """The key as a `publicKeyMultibase`."""
         return self._multikey
 
-    def verify(self, sig: bytes, data: bytes) -> bool:
-        """Whether `sig`, 64 bytes with low s, is this key's signature of `data`. Never raises."""
+    def verify(self, sig: bytes, data: bytes, *, high_s: bool = False) -> bool:
+        """Whether `sig`, 64 bytes, is this key's signature of `data`. Never raises.
+
+        `high_s` also takes the second form every signature has, which other protocols' signers
+        write half of the time. Only where nobody tells requests apart by their signatures.
+        """
         if len(sig) != 64:
             return False
         r = int.from_bytes(sig[:32], "big")
         s = int.from_bytes(sig[32:], "big")
-        if s > _ORDERS[self._curve] // 2:
+        if s > _ORDERS[self._curve] // 2 and not high_s:
             return False
         try:
             self._key.verify(encode_dss_signature(r, s), data, _VERIFY)
