@@ -89,7 +89,7 @@ def test_what_letta_writes_is_on_the_page(store: Store, home: Path) -> None:
             added = row(message(5, "user", "And the third shelf?"), "e5", "e4")
             rows_file.write(json.dumps(added).encode() + b"\n")
         for _ in range(300):
-            if "And the third shelf?" in browser.get("/search?q=third").text:
+            if "1 message has it." in browser.get("/search?q=third+shelf").text:
                 break
             threading.Event().wait(0.1)
         else:
