@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from lettaspace.errors import InvalidRecord as InvalidRecord
     from lettaspace.errors import LettaspaceError as LettaspaceError
     from lettaspace.errors import NotFound as NotFound
+    from lettaspace.errors import Refused as Refused
     from lettaspace.errors import StoreUnavailable as StoreUnavailable
 
 _PLACES = {
@@ -104,6 +105,7 @@ _PLACES = {
         "InvalidRecord",
         "LettaspaceError",
         "NotFound",
+        "Refused",
         "StoreUnavailable",
     ),
 }

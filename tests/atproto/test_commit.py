@@ -19,6 +19,7 @@ from lettaspace.errors import InvalidInput
 VECTORS = Path(__file__).parents[1] / "data/vectors"
 CONTEXTS = json.loads((VECTORS / "commit_ctx.json").read_text())["cases"]
 SIGNED = json.loads((VECTORS / "signed_commits.json").read_text())
+NEWEST = json.loads((VECTORS / "http_signature.json").read_text())["commits"]["items"]
 
 SPACE = "at://did:web:kiln.example/space/com.example.group/k"
 AUTHOR = "did:web:ada.example"
@@ -27,7 +28,7 @@ KEY = SigningKey.generate()
 
 
 def test_every_vector_is_run() -> None:
-    assert (len(CONTEXTS), len(SIGNED["cases"])) == (13, 50)
+    assert (len(CONTEXTS), len(SIGNED["cases"]), len(NEWEST)) == (13, 50, 3)
 
 
 @pytest.mark.parametrize("case", CONTEXTS, ids=lambda case: case["name"])
@@ -45,6 +46,17 @@ def test_context_vector(case: dict[str, Any]) -> None:
     else:
         assert sha256(signed).hexdigest() == case["ctx_sha256"]
     assert mac_key(signed, ikm).hex() == case["hkdf_key_hex"]
+
+
+@pytest.mark.parametrize("item", NEWEST, ids=lambda item: item["author"])
+def test_newest_commit_vector(item: dict[str, Any]) -> None:
+    """Of the protocol of October, which changed nothing here."""
+    parts = {name: bytes.fromhex(item[name]) for name in ("hash", "ikm", "sig", "mac")}
+    commit = Commit(item["rev"], **parts)
+    assert context(item["space"], item["author"], item["rev"], commit.ikm).hex() == item["ctx"]
+    assert commit.is_valid(
+        item["space"], item["author"], VerifyingKey.from_did(item["signing_key"])
+    )
 
 
 @pytest.mark.parametrize("case", SIGNED["cases"], ids=lambda case: case["name"])

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lettaspace.atproto.keys import SigningKey, VerifyingKey
+from lettaspace.atproto.keys import Curve, SigningKey, VerifyingKey
 from lettaspace.errors import InvalidInput
 
 ORDERS = {
@@ -276,3 +276,28 @@ def test_other_modules_do_not_load_cryptography():
         "sys.exit(f'loaded {heavy}' if heavy else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("curve", CURVES)
+def test_a_key_is_its_point(curve: Curve) -> None:
+    key = SigningKey.generate(curve).verifying_key
+    assert VerifyingKey.from_point(curve, *key.point) == key
+    x, y = key.point
+    for other in ((y, x), (x, x), (x, bytes(32)), (x[1:], y), (x, y + b"\0"), (b"\xff" * 32, y)):
+        with pytest.raises(InvalidInput):
+            VerifyingKey.from_point(curve, *other)
+    with pytest.raises(InvalidInput):
+        VerifyingKey.from_point("ed25519", x, y)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("curve", CURVES)
+def test_a_high_s_is_taken_only_where_it_is_asked_for(curve: Curve) -> None:
+    key = SigningKey.generate(curve)
+    sig = key.sign(DATA)
+    high = sig[:32] + (ORDERS[curve] - int.from_bytes(sig[32:], "big")).to_bytes(32, "big")
+    assert not key.verifying_key.verify(high, DATA)
+    assert key.verifying_key.verify(high, DATA, high_s=True)
+    assert key.verifying_key.verify(sig, DATA, high_s=True)
+    assert not key.verifying_key.verify(high, DATA + b"x", high_s=True)
+    for wrong in (bytes(64), b"\xff" * 64, sig[:63], sig[:32] + bytes(32)):
+        assert not key.verifying_key.verify(wrong, DATA, high_s=True)

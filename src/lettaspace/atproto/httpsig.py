@@ -17,7 +17,7 @@ there may be one only. Source: RFC 9421, RFC 9651, protocol section 5 (HTTP mess
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 import http_sf
@@ -26,7 +26,8 @@ from lettaspace.atproto.keys import SigningKey, VerifyingKey
 from lettaspace.atproto.syntax import is_did
 from lettaspace.errors import InvalidInput, Refused
 
-Fields: TypeAlias = Iterable[tuple[str, str]]
+Field: TypeAlias = tuple[str, str]
+Fields: TypeAlias = Sequence[Field]
 """The fields of a request, name and value, each as often as it was sent. Names in any case."""
 
 SCHEME: Final = "Atproto-Space"
@@ -43,7 +44,7 @@ _USE = ("authorization", "atproto-space-audience")
 _line = re.compile(r"[\t -~]+").fullmatch
 
 
-def sign_exchange(key: SigningKey, authorization: str) -> list[tuple[str, str]]:
+def sign_exchange(key: SigningKey, authorization: str) -> list[Field]:
     """The fields to send beside `Authorization` when a delegation is exchanged.
 
     `authorization` is the whole value of that field. Raises InvalidInput for a key that is
@@ -52,7 +53,7 @@ def sign_exchange(key: SigningKey, authorization: str) -> list[tuple[str, str]]:
     return _sign(key, {"authorization": authorization}, f';keyid="{key.did}"')
 
 
-def sign_use(key: SigningKey, authorization: str, audience: str) -> list[tuple[str, str]]:
+def sign_use(key: SigningKey, authorization: str, audience: str) -> list[Field]:
     """The fields to send beside `Authorization` when a credential is used.
 
     `audience` is the DID of the repo's account, or of the space's authority. The fields are
@@ -112,7 +113,6 @@ class _Message:
     """The signature of a request and what it covers, taken apart and not yet verified."""
 
     def __init__(self, fields: Fields, covered: tuple[str, ...]) -> None:
-        fields = list(fields)
         self.values = {name: _required(fields, name) for name in covered}
         member = _dictionary(fields, "signature-input").get(LABEL)
         if member is None:
@@ -139,7 +139,7 @@ class _Message:
             raise _bad("does not verify")
 
 
-def _sign(key: SigningKey, values: dict[str, str], params: str = "") -> list[tuple[str, str]]:
+def _sign(key: SigningKey, values: dict[str, str], params: str = "") -> list[Field]:
     if key.curve != "p256":
         raise InvalidInput("HTTP signature: key is not on P-256")
     for name, value in values.items():

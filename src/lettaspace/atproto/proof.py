@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from lettaspace.atproto import dpop, httpsig, jwt
-from lettaspace.atproto.httpsig import single
+from lettaspace.atproto.httpsig import Field, Fields, single
 from lettaspace.atproto.jwk import thumbprint
 from lettaspace.atproto.jwt import Time
 from lettaspace.atproto.keys import SigningKey, VerifyingKey
@@ -20,7 +20,6 @@ from lettaspace.atproto.tokens import CREDENTIAL, Holder
 from lettaspace.errors import Refused
 
 Generation: TypeAlias = Literal["signature", "dpop"]
-Fields: TypeAlias = list[tuple[str, str]]
 
 _authorization = re.compile(r"([A-Za-z-]{1,32}) +([A-Za-z0-9._~+/-]+=*)").fullmatch
 
@@ -56,10 +55,10 @@ class Prover(Protocol):
     def holder(self) -> Holder:
         """What the credential must be bound to, compared by `==`."""
 
-    def exchange(self, method: str, url: str, delegation: str, now: Time) -> Fields:
+    def exchange(self, method: str, url: str, delegation: str, now: Time) -> list[Field]:
         """The fields of a request that exchanges a delegation for a credential."""
 
-    def use(self, method: str, url: str, credential: str, audience: str, now: Time) -> Fields:
+    def use(self, method: str, url: str, credential: str, audience: str, now: Time) -> list[Field]:
         """The fields of a request that uses the credential.
 
         `audience` is the DID of the repo's account, or for the methods of a space's host the
@@ -89,11 +88,11 @@ class SignatureProver:
         self._key = key
         self.holder: Final = key.verifying_key
 
-    def exchange(self, method: str, url: str, delegation: str, now: Time) -> Fields:
+    def exchange(self, method: str, url: str, delegation: str, now: Time) -> list[Field]:
         value = f"Bearer {delegation}"
         return [("Authorization", value), *httpsig.sign_exchange(self._key, value)]
 
-    def use(self, method: str, url: str, credential: str, audience: str, now: Time) -> Fields:
+    def use(self, method: str, url: str, credential: str, audience: str, now: Time) -> list[Field]:
         value = f"{httpsig.SCHEME} {credential}"
         return [("Authorization", value), *httpsig.sign_use(self._key, value, audience)]
 
@@ -107,11 +106,11 @@ class DpopProver:
         self._key = key
         self.holder: Final = thumbprint(key.verifying_key)
 
-    def exchange(self, method: str, url: str, delegation: str, now: Time) -> Fields:
+    def exchange(self, method: str, url: str, delegation: str, now: Time) -> list[Field]:
         proof = dpop.mint_proof(self._key, method, url, now)
         return [("Authorization", f"Bearer {delegation}"), ("DPoP", proof)]
 
-    def use(self, method: str, url: str, credential: str, audience: str, now: Time) -> Fields:
+    def use(self, method: str, url: str, credential: str, audience: str, now: Time) -> list[Field]:
         proof = dpop.mint_proof(self._key, method, url, now, credential=credential)
         return [("Authorization", f"{dpop.SCHEME} {credential}"), ("DPoP", proof)]
 
