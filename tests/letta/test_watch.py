@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -205,10 +206,10 @@ def test_the_directory_may_go_and_come_back(
 def test_without_events_it_is_looked_at_again_and_again(
     space: Space, store: Store, start: Start, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_watch(*_: Any, **__: Any) -> Iterator[Any]:
+    def refuse(*_: Any) -> Any:
         raise OSError("No space left on device (os error 28)")
 
-    monkeypatch.setattr(events, "watch", no_watch)
+    monkeypatch.setattr(events, "RustNotify", refuse)
     monkeypatch.setattr(watch, "POLL", 0.05)
     talk = Talk(store)
     start(space)
@@ -220,14 +221,40 @@ def test_without_events_it_is_looked_at_again_and_again(
     assert "No space left" in heard.problems[0]
 
 
+def test_events_may_end_at_any_time(
+    space: Space, store: Store, start: Start, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing(contextlib.nullcontext[None]):
+        def __init__(self, *_: Any) -> None:
+            super().__init__()
+
+        def watch(self, *_: Any) -> Any:
+            until(lambda: space.conversations())
+            raise RuntimeError("error in underlying watcher")
+
+    monkeypatch.setattr(events, "RustNotify", Failing)
+    monkeypatch.setattr(watch, "POLL", 0.05)
+    talk = Talk(store)
+    start(space)
+    until(lambda: heard.problems)
+    talk.say("m2")
+    until(lambda: said(space) == ["m1", "m2"])
+    assert len(heard.problems) == 1
+    assert "underlying watcher" in heard.problems[0]
+
+
 def test_a_sweep_finds_what_events_did_not(
     space: Space, store: Store, start: Start, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def deaf(*_: Any, stop_event: Any, **__: Any) -> Iterator[set[Any]]:
-        yield set()
-        stop_event.wait()
+    class Deaf(contextlib.nullcontext[None]):
+        def __init__(self, *_: Any) -> None:
+            super().__init__()
 
-    monkeypatch.setattr(events, "watch", deaf)
+        def watch(self, _debounce: int, _step: int, _timeout: int, stop: Any) -> str:
+            stop.wait()
+            return "stop"
+
+    monkeypatch.setattr(events, "RustNotify", Deaf)
     talk = Talk(store)
     start(space, sweep=0.1)
     until(lambda: said(space) == ["m1"])

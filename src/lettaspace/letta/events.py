@@ -4,12 +4,14 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from watchfiles import watch
+from watchfiles._rust_notify import RustNotify
 
-STEP = 100
-"""Milliseconds in which events are collected. Each step costs a little even when idle."""
+ACTIVE = 50
+IDLE = 200
+"""Milliseconds in which events are collected. Each such step costs a little even if nothing
+happens, so they are longer when nothing has happened for `REST`."""
 
-_READY = 500
+REST = 30_000
 
 _REMOTE = {
     "9p", "afs", "ceph", "cifs", "drvfs", "fakeowner", "fuseblk", "glusterfs", "lustre", "nfs",
@@ -27,18 +29,23 @@ class Events:
         self._wake = wake
         self._lock = threading.Lock()
         self._changed: set[str] = set()
-        self._ready = False
         self._failure: str | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def open(self, directories: Sequence[Path]) -> None:
-        """Follows these directories and all below them, and no others any more."""
+        """Follows these directories and all below them, and no others any more. Nothing that
+        happens after it is missed, unless there is a `failure`."""
         self.close()
-        self._stop = threading.Event()
-        self._ready, self._failure = False, None
+        self._stop, self._failure = threading.Event(), None
+        try:
+            # Its own polling, where it has any, reads far more than a sweep.
+            notify = RustNotify([str(each) for each in directories], False, False, REST, True, True)
+        except Exception as error:
+            self._fail(error)
+            return
         self._thread = threading.Thread(
-            target=self._run, args=(directories, self._stop), name="lettaspace-events", daemon=True
+            target=self._run, args=(notify, self._stop), name="lettaspace-events", daemon=True
         )
         self._thread.start()
 
@@ -60,40 +67,32 @@ class Events:
         """Whether there is something to be taken."""
         return bool(self._changed)
 
-    def became_ready(self) -> bool:
-        """True once, when from now on nothing is missed."""
-        ready, self._ready = self._ready, False
-        return ready
-
     def failure(self) -> str | None:
         """Why there are no events, once."""
         failure, self._failure = self._failure, None
         return failure
 
-    def _run(self, directories: Sequence[Path], stop: threading.Event) -> None:
-        is_first = True
+    def _run(self, notify: RustNotify, stop: threading.Event) -> None:
+        step = ACTIVE
         try:
-            for changes in watch(
-                *directories,
-                watch_filter=None,
-                debounce=STEP,
-                step=STEP,
-                stop_event=stop,
-                rust_timeout=_READY,
-                yield_on_timeout=True,
-                raise_interrupt=False,
-                force_polling=False,
-                ignore_permission_denied=True,
-            ):
-                if changes or is_first:
-                    with self._lock:
-                        self._changed.update(path for _, path in changes)
-                    self._ready, is_first = self._ready or is_first, False
-                    self._wake.set()
+            with notify:
+                while True:
+                    changes = notify.watch(step, step, REST, stop)
+                    if changes == "timeout":
+                        step = IDLE
+                    elif isinstance(changes, str):
+                        return
+                    else:
+                        step = ACTIVE
+                        with self._lock:
+                            self._changed.update(path for _, path in changes)
+                        self._wake.set()
         except Exception as error:
-            if not stop.is_set():
-                self._failure = str(error) or type(error).__name__
-                self._wake.set()
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = str(error) or type(error).__name__
+        self._wake.set()
 
 
 def are_certain(directory: Path) -> bool:

@@ -153,8 +153,6 @@ class Watcher:
             self._changed(Path(path), now)
         if (failure := self._events.failure()) is not None:
             self._without_events(failure, now)
-        if self._events.became_ready():
-            self._next_sweep = now
         if self._watched and now >= self._next_sweep:
             self._sweep(now)
         if paths := self._agenda.take(now, _BATCH):
