@@ -61,7 +61,7 @@ class Postgres:
                     *self._as, str(self.binaries / "postgres"), "-D", self._data,
                     "-k", str(self.directory), "-c", "listen_addresses=",
                     "-c", "max_connections=60", "-c", "shared_buffers=32MB",
-                    "-c", "fsync=on", "-c", "deadlock_timeout=200ms",
+                    "-c", "deadlock_timeout=200ms",
                 ],
                 cwd=self.directory, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip

@@ -228,10 +228,12 @@ class Batch:
         for cid, data in self._blobs.items():
             if CID.for_raw(data) != cid:
                 raise InvalidInput(f"the bytes given for blob {cid} are not its content")
-        # In order, so that writers of the same blobs never wait for each other in a circle.
-        given = sorted((bytes(cid), data) for cid, data in self._blobs.items())
-        _add_blob.many(connection, ({"cid": raw, "data": data} for raw, data in given))
-        _forget_blobs.many(connection, ({"key": slot.id} for slot in outdated))
+        if self._blobs:
+            # In order, so that writers of the same blobs never wait for each other in a circle.
+            given = sorted((bytes(cid), data) for cid, data in self._blobs.items())
+            _add_blob.many(connection, ({"cid": raw, "data": data} for raw, data in given))
+        if outdated:
+            _forget_blobs.many(connection, ({"key": slot.id} for slot in outdated))
         refs = {
             (slot.id, cid)
             for slot in present

@@ -5,7 +5,9 @@ lock the row of the repo they write to. `synchronous_commit` is on whatever the 
 user has set, and a server without `fsync` is refused: what is acknowledged must survive a crash.
 """
 
+import logging
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -42,6 +44,9 @@ CONNECT_SECONDS = 10
 
 ATTEMPTS = 8
 """How often a transaction is tried that the server breaks off for the sake of another one."""
+
+# What it warns of comes as an error too; without a handler Python would print it.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 _MIGRATION_LOCK = 0x6C657474617370  # any number that nobody else takes
 
@@ -143,7 +148,15 @@ class PostgresDatabase(Database):
         return found.first() is not None
 
     def _connect(self) -> "psycopg.Connection[Any]":
-        connection = psycopg.connect(**self._parameters, autocommit=True)
+        try:
+            connection = psycopg.connect(**self._parameters, autocommit=True)
+        except psycopg.OperationalError as error:
+            # There is no SQLSTATE yet; a server that speaks no English gets the general answer.
+            said = str(error)
+            reason = next((text for key, text in _REFUSALS.items() if key in said), None)
+            raise StoreUnavailable(
+                f"{self.name}: {reason or 'it cannot be reached, or refuses the connection'}"
+            ) from error
         try:
             self._prepare(connection)
             connection.autocommit = False
@@ -186,12 +199,12 @@ class PostgresDatabase(Database):
                 raise _BrokenOff(
                     f"{self.name}: other writers were in the way {ATTEMPTS} times"
                 ) from error
+            if isinstance(cause, psycopg.DataError) and not state:
+                raise InvalidInput("a text holds a character that cannot be stored") from error
             reason = next((text for key, text in _REASONS.items() if state.startswith(key)), None)
             if reason is None and _is_lost(cause):
-                reason = "the connection was lost" if state else "it cannot be reached"
+                reason = "the connection was lost"
             if reason is None:
-                if isinstance(cause, psycopg.DataError) and not state:
-                    raise InvalidInput("a text holds a character that cannot be stored") from error
                 raise
             raise StoreUnavailable(f"{self.name}: {reason}") from error
 
@@ -212,20 +225,27 @@ SELECT current_setting('server_encoding'), current_setting('fsync'),
 
 _BROKEN_OFF = ("40001", "40P01")  # serialization failure, deadlock
 
+_REFUSALS = {
+    "authentication failed": "it refuses the user or the password",
+    "no password supplied": "it asks for a password",
+    "no pg_hba.conf entry": "it lets this user in from nowhere, or not from here",
+    'role "': "it has no such user",
+    'database "': "there is no such database, or this user may not use it",
+    "starting up": "it is starting",
+    "shutting down": "it is stopping",
+    "connection slots": "it has no connection left",
+    "too many connections": "it has no connection left",
+}
+"""By what the server says when it refuses a connection."""
+
 _REASONS = {
-    "08": "the connection was lost",
     "25006": "it is read-only",
     "25P03": "the connection was lost",
-    "28": "it refuses the user or the password",
-    "3D000": "there is no such database",
     "42501": "the user may not do that",
     "53100": "the disk is full",
-    "53300": "it has no connection left",
     "53": "it has run out of memory or another resource",
     "55P03": f"another writer was in the way for {LOCK_SECONDS:.0f} seconds",
     "57014": f"a statement took more than {STATEMENT_SECONDS:.0f} seconds",
-    "57P03": "it is starting or stopping",
-    "57P": "the connection was lost",
     "58": "reading or writing its disk failed",
     "XX001": "its data is damaged",
     "XX002": "an index of it is damaged",
@@ -235,19 +255,9 @@ _REASONS = {
 
 def _parameters(url: PostgresURL) -> tuple[dict[str, Any], str]:
     """What libpq is to be told, and what to call the database in messages."""
-    try:
-        given = conninfo.conninfo_to_dict(url.text)
-    except (psycopg.Error, ValueError):
-        raise InvalidInput(
-            "the URL of the PostgreSQL database cannot be read; it is "
-            "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, with %XX for what is not a letter "
-            "or a digit in a name or password"
-        ) from None
-    place = str(given.get("host") or given.get("hostaddr") or "")
-    if place.startswith("/"):
-        place = ""
-    if place and (port := given.get("port")):
-        place += f":{port}"
+    given = _parsed(url.text)
+    host, port = str(given.get("host", "")), str(given.get("port", ""))
+    place = "" if host.startswith("/") else f"{host}:{port}" if host and port else host
     parameters = {
         "connect_timeout": CONNECT_SECONDS,
         "application_name": "lettaspace",
@@ -258,6 +268,35 @@ def _parameters(url: PostgresURL) -> tuple[dict[str, Any], str]:
         "client_encoding": "UTF8",
     }
     return parameters, f"postgresql://{place}/{given.get('dbname', '')}"
+
+
+def _parsed(url: str) -> dict[str, Any]:
+    """The URL's parts as libpq finds them. A part of a password that was not encoded, and so
+    would be taken for something else, must not get into messages; so what looks like one is
+    refused."""
+    path = url.partition("://")[2].partition("?")[0].partition("/")[2]
+    try:
+        given = conninfo.conninfo_to_dict(url)
+    except psycopg.Error:
+        given = {}
+    host, port = str(given.get("host", "")), str(given.get("port", ""))
+    if (
+        not given
+        or "\0" in url
+        or "@" in path
+        or not _PORTS.fullmatch(port)
+        or not (host.startswith("/") or _HOSTS.fullmatch(host))
+    ):
+        raise InvalidInput(
+            "the URL of the PostgreSQL database cannot be read; it is "
+            "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, where a user and a password have %XX "
+            "for all that is no letter or digit"
+        )
+    return given
+
+
+_PORTS = re.compile(r"[0-9,]*")
+_HOSTS = re.compile(r"[A-Za-z0-9.:,_%-]*")
 
 
 def _is_lost(error: BaseException | None) -> bool:

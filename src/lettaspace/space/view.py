@@ -11,8 +11,9 @@ from lettaspace.space import schema
 from lettaspace.space.statement import Statement
 from lettaspace.space.writes import Op, Record
 
-# SQLite binds at most 32,766 variables in one statement.
-_IN = 500
+# Rows that are asked for at once. SQLite binds at most 32,766 variables in one statement, and
+# PostgreSQL's driver holds all of an answer in memory.
+_PAGE = 500
 
 _records = schema.records.c
 _ops = schema.ops.c
@@ -42,12 +43,12 @@ class View:
 
     def cids(self, collection: str, rkeys: Sequence[str]) -> dict[str, CID]:
         found: dict[str, CID] = {}
-        for start in range(0, len(rkeys), _IN):
+        for start in range(0, len(rkeys), _PAGE):
             rows = self.connection.execute(
                 select(_records.rkey, _records.cid).where(
                     _records.repo == self.repo,
                     _records.collection == collection,
-                    _records.rkey.in_(rkeys[start : start + _IN]),
+                    _records.rkey.in_(rkeys[start : start + _PAGE]),
                 )
             )
             found.update((row.rkey, CID.from_bytes(row.cid)) for row in rows)
@@ -60,13 +61,18 @@ class View:
             select(_records.rkey, _records.cid, _records.value)
             .where(_records.repo == self.repo, _records.collection == collection)
             .order_by(_records.rkey)
-            .limit(limit)
-            .execution_options(yield_per=_IN)
         )
-        if after is not None:
-            query = query.where(_records.rkey > after)
-        for row in self.connection.execute(query):
-            yield Record(collection, row.rkey, CID.from_bytes(row.cid), cbor.decode(row.value))
+        left = limit
+        while left is None or left > 0:
+            size = _PAGE if left is None else min(left, _PAGE)
+            part = query if after is None else query.where(_records.rkey > after)
+            rows = self.connection.execute(part.limit(size)).all()
+            for rkey, cid, value in rows:
+                yield Record(collection, rkey, CID.from_bytes(cid), cbor.decode(value))
+            if len(rows) < size:
+                return
+            after = rows[-1].rkey
+            left = None if left is None else left - size
 
     def get_blob(self, cid: CID) -> bytes:
         data = self.connection.execute(
