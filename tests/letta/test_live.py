@@ -385,11 +385,22 @@ def test_what_was_accepted_once_is_no_reason_to_wait(
 def test_old_damage_is_not_waited_for(space: Space, store: Store, waiting: Waiting) -> None:
     made = rows([message(1, "user", "plum"), message(2, "user", "fig")])
     directory = store.conversation(jsonl(made)[:-20], ["ui-msg-1", "ui-msg-2"])
-    for path in directory.iterdir():
+    for path in (directory, *directory.iterdir()):
         os.utime(path, (1, 1))
     report, reasons = waiting()
     assert reasons == []
     assert findings(report) == [("tornRow", 3)]
+
+
+def test_a_new_directory_is_waited_for(space: Space, store: Store, waiting: Waiting) -> None:
+    directory = store.directory()
+    directory.mkdir()
+    assert waiting()[1] == ["badConversation conversation.json: missing"]
+    assert records(space) == {}
+    os.utime(directory, (1, 1))
+    report, reasons = waiting()
+    assert reasons == []
+    assert findings(report)[0] == ("badConversation", None)
 
 
 def test_an_import_can_be_ended(space: Space, store: Store, tmp_path: Path) -> None:

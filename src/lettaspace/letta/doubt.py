@@ -53,8 +53,11 @@ def doubts(source: Source, plan: Plan) -> Doubts:
 
 
 def at_rest(directory: ConversationDir) -> bool:
-    """Whether none of a conversation's files was written lately."""
-    newest = 0.0
+    """Whether a conversation is there, and none of its files was made or written lately."""
+    try:
+        newest = directory.path.stat().st_mtime
+    except OSError:
+        return False
     for name in FILES:
         try:
             newest = max(newest, (directory.path / name).stat().st_mtime)
