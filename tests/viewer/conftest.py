@@ -19,6 +19,10 @@ from lettaspace.letta.importer import import_directory
 from lettaspace.viewer.app import viewer
 from lettaspace.viewer.guard import Hosts
 from lettaspace.viewer.server import Bound, Server, bind
+from tests.viewer.browser import chromium, look
+from tests.viewer.rich import Rich, make
+
+__all__ = ["chromium", "look"]
 
 TOKEN = "the-token-of-the-tests"
 
@@ -36,6 +40,11 @@ class Running:
     @property
     def base(self) -> str:
         return f"http://127.0.0.1:{self.bound.port}"
+
+    @property
+    def url(self) -> str:
+        """The first address."""
+        return self.bound.url(TOKEN)
 
     def get(self, path: str, **query: Any) -> httpx.Response:
         return self.browser.get(self.base + path, params=query or None)
@@ -116,7 +125,7 @@ class _serving:  # noqa: N801 - used as a function
         browser = httpx.Client(timeout=30)
         self._open.append(browser.close)
         running = Running(space, app, bound, browser)
-        assert browser.get(f"{running.base}/?token={TOKEN}").status_code == 303
+        assert browser.get(running.url).status_code == 303
         return running
 
     def __exit__(self, *exc: object) -> None:
@@ -128,3 +137,12 @@ class _serving:  # noqa: N801 - used as a function
 def space(home: Path) -> Iterator[Space]:
     with Space.open(home) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def rich(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Rich, Running]]:
+    """The viewer over a space that has everything. Not to be written to."""
+    place = tmp_path_factory.mktemp("rich")
+    with Space.open(place / "home") as space, _serving() as start:
+        made = make(space, place / "letta")
+        yield made, start(space, letta=made.letta)

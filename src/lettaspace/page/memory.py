@@ -63,10 +63,14 @@ NO_MEMORY = "This agent has no memory directory on this machine."
 
 
 class Links:
-    """Addresses of an agent's memory pages. Paths may hold any bytes but NUL."""
+    """Addresses of an agent's memory pages. Paths may hold any bytes but NUL.
 
-    def __init__(self, agent: str) -> None:
+    A file whose name is hidden has no page of its own: its address would tell the name.
+    """
+
+    def __init__(self, agent: str, hide: Hide = str) -> None:
         self.memory = f"/agents/{quote(agent, safe='')}/memory"
+        self.hide = hide
 
     def log(self, page: int) -> str:
         return self.memory if page <= 1 else f"{self.memory}?page={page}"
@@ -75,6 +79,8 @@ class Links:
         return f"{self.memory}/commit/{quote(revision, safe='')}"
 
     def file(self, path: str, at: str, page: int = 1) -> str:
+        if path_shown(path, self.hide) != path_shown(path, str):
+            return self.memory
         name = quote(path, safe="/", errors="surrogateescape")
         more = f"&page={page}" if page > 1 else ""
         return f"{self.memory}/file?path={name}&at={quote(at, safe='')}{more}"

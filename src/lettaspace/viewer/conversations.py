@@ -25,7 +25,7 @@ def conversations(request: Request) -> Response:
 
 def agents(request: Request) -> Response:
     here = site(request)
-    return here.page("agents.html", section="agents", agents=here.listing.agents())
+    return here.page("agents.html", section="agents", agents=here.agents())
 
 
 def agent(request: Request) -> Response:

@@ -33,7 +33,7 @@ def memory_page(
         problems.append(str(error))
     name = _name(space, agent, memory, redact)
     hide = redact or str
-    links = page.Links(agent)
+    links = page.Links(agent, hide)
     found = memory.state() if memory is not None else None
     context = {
         "section": "agents",
@@ -89,7 +89,7 @@ def file_page(
     memory = _memory(directory, agent)
     name = _name(space, agent, memory, redact)
     hide = redact or str
-    links = page.Links(agent)
+    links = page.Links(agent, hide)
     revision = at or memory.state().require()
     history = History(memory)
     content = history.file(revision, path)
@@ -117,7 +117,7 @@ def commit_page(
     memory = _memory(directory, agent)
     name = _name(space, agent, memory, redact)
     hide = redact or str
-    links = page.Links(agent)
+    links = page.Links(agent, hide)
     patch = History(memory).commit(revision)
     return {
         "section": "agents",

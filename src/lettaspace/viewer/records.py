@@ -73,7 +73,9 @@ def _links(here: Site, found: Record) -> Any:
             title = here.clean(info).title or "Untitled"
             yield "Conversation", path("c", found.rkey), title
     elif found.collection == AGENT:
-        yield "Agent", path("agents", found.rkey), found.value.get("name") or found.rkey
+        agent = here.listing.agent(found.rkey)
+        name = here.clean_agent(agent).name if agent is not None else None
+        yield "Agent", path("agents", found.rkey), name or found.rkey
 
 
 def _rkey(uri: Any) -> str | None:

@@ -69,17 +69,36 @@ class Site:
         found = self.listing.agent(rkey)
         if found is None:
             raise NotFound(f"no agent {rkey}")
-        return found
+        return self.clean_agent(found)
+
+    def agents(self) -> list[AgentInfo]:
+        return [self.clean_agent(each) for each in self.listing.agents()]
 
     def agent_names(self) -> dict[str, str]:
         """Agents' names by URI."""
-        return {each.uri: each.name or each.rkey for each in self.listing.agents()}
+        return {each.uri: each.name or each.rkey for each in self.agents()}
 
     def clean(self, info: ConversationInfo) -> ConversationInfo:
         """A conversation as it may be shown."""
-        if self.redaction is None or not info.title:
+        if (redact := self.redact) is None:
             return info
-        return replace(info, title=self.redaction.text(info.title))
+        return replace(
+            info,
+            title=info.title and redact(info.title),
+            cwd=info.cwd and redact(info.cwd),
+            tags=tuple(map(redact, info.tags)),
+        )
+
+    def clean_agent(self, info: AgentInfo) -> AgentInfo:
+        """An agent as it may be shown."""
+        if (redact := self.redact) is None:
+            return info
+        return replace(
+            info,
+            name=info.name and redact(info.name),
+            description=info.description and redact(info.description),
+            tags=tuple(map(redact, info.tags)),
+        )
 
     def page(self, name: str, **context: Any) -> HTMLResponse:
         redacted = self.redaction is not None
