@@ -1,4 +1,4 @@
-"""Lexicons: the schemas of records, and checking records against them."""
+"""Lexicons: the schemas of records and methods, and checking values against them."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -13,6 +13,12 @@ from lettaspace.errors import InvalidInput, InvalidRecord
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
+
+RECORDS = "xyz.quasigod.lab.letta"
+"""What the NSIDs of our own records begin with."""
+
+METHODS = "com.atproto"
+"""What the NSIDs of the methods begin with; see `lettaspace.atproto.methods`."""
 
 
 class Lexicons:
@@ -32,11 +38,14 @@ class Lexicons:
             self._docs[doc["id"]] = doc
 
     @classmethod
-    def load(cls) -> "Lexicons":
-        """The lexicons that ship with the package, read anew; `shipped` keeps one."""
+    def load(cls, under: str = RECORDS) -> "Lexicons":
+        """The lexicons that ship with the package whose NSIDs begin with `under`, read anew.
+
+        Those of our records, unless others are asked for; `shipped` keeps those.
+        """
         from importlib.resources import files  # slow to import, and not needed to validate
 
-        return cls(_read(files("lettaspace") / "lexicons"))
+        return cls(_read(files("lettaspace").joinpath("lexicons", *under.split("."))))
 
     def __iter__(self) -> Iterator[str]:
         """The NSIDs there are documents for."""
@@ -96,6 +105,12 @@ class Lexicons:
         """Raise InvalidRecord unless the value fits the definition a full reference names."""
         _run(self._check(full_reference(ref, "")), value)
 
+    def checker(self, schema: Schema, base: str) -> Check:
+        """What raises InvalidRecord unless a value fits a schema that is no definition itself,
+        such as a method's input; `base` is the NSID of the document it stands in."""
+        check = compile_schema(schema, base, self._compile)
+        return lambda value: _run(check, value)
+
     def _check(self, ref: str) -> Check:
         check = self._compile(ref)
         if check is None:
@@ -130,7 +145,7 @@ def _run(check: Check, value: Any) -> None:
 
 @cache
 def shipped() -> Lexicons:
-    """The lexicons that ship with the package, one object for all callers."""
+    """The lexicons of our own records, one object for all callers."""
     return Lexicons.load()
 
 

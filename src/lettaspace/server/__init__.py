@@ -1,0 +1,1 @@
+"""The host: permissioned repos and spaces, served over XRPC."""
