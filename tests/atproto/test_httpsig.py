@@ -245,6 +245,20 @@ def test_an_exchange_is_for_the_key_it_names() -> None:
         )
 
 
+def test_a_key_on_another_curve_proves_nothing() -> None:
+    """Though it signed all of it."""
+    key = SigningKey.generate()
+    member = f'("authorization");keyid="{key.did}"'
+    sig = b64encode(key.sign(f'"authorization": {BEARER}\n"@signature-params": {member}'.encode()))
+    headers = [
+        ("Authorization", BEARER),
+        ("Signature-Input", f"atproto-space={member}"),
+        ("Signature", f"atproto-space=:{sig.decode()}:"),
+    ]
+    with pytest.raises(Refused, match="not on P-256"):
+        verify_exchange(headers)
+
+
 def test_messages_of_one_purpose_are_none_of_the_other() -> None:
     with pytest.raises(Refused):
         verify_exchange(USE)

@@ -118,6 +118,12 @@ def test_what_is_not_filtered_takes_a_wildcard(
     assert SpaceScope.parse(scope).covers(space_type, authority) is covered
 
 
+@pytest.mark.parametrize("declared", [[ANY], [NOTE, ANY], ["nope"]])
+def test_a_declaration_does_not_widen_a_scope_to_everything(declared: list[str]) -> None:
+    with pytest.raises(InvalidInput, match="collection"):
+        SpaceScope(SPACE.type, A).with_default_collections(declared)
+
+
 def test_a_value_is_decoded_once() -> None:
     """The port of a did:web has a percent sign of its own."""
     did = "did:web:kiln.example%3A8443"

@@ -38,7 +38,7 @@ class Replays(Protocol):
     """Remembers the tokens that may be used once."""
 
     def seen(self, iss: str, jti: str, exp: Time) -> bool:
-        """Whether this was asked before. Remembers it until `exp` and a little longer.
+        """Whether this was asked before. Remembers it until `jwt.SKEW` seconds after `exp`.
 
         Atomic: of two calls at the same moment one is told True. Called only when everything
         that the token's maker signed was verified, so that nobody else can use a token up.

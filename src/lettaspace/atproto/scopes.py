@@ -93,8 +93,13 @@ class SpaceScope:
         return replace(self, authority=user) if self.authority == SELF else self
 
     def with_default_collections(self, collections: Iterable[str]) -> "SpaceScope":
-        """The same with these collections, if it has none of its own."""
-        return self if self.collections else replace(self, collections=frozenset(collections))
+        """The same with the collections its type declares, if it has none of its own.
+
+        Raises InvalidInput for what is no collection: a declaration has no wildcard.
+        """
+        declared = frozenset(collections)
+        _check(ANY not in declared, "declared collection")
+        return self if self.collections else replace(self, collections=declared)
 
     def covers(
         self, space_type: str | None, authority: str | None, skey: str | None = None
@@ -235,7 +240,7 @@ def _sets(params: dict[str, list[Any]]) -> dict[str, Any]:
 def _permission(entry: dict[str, Any]) -> SpaceScope:
     """The scope of an entry of a permission set."""
     single = [entry.pop(key, default) for key, default in _SINGLE.items()]
-    _check(all(type(value) is str for value in single) and single[0] != ANY, "type")
+    _check(all(type(value) is str for value in single), "type")
     for values in entry.values():
         _check(type(values) is list and bool(values), "list")
         _check(all(type(value) is str for value in values), "list")

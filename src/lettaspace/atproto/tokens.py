@@ -14,7 +14,6 @@ for the rest are wide enough for every minter we know of. Source: protocol, sect
 """
 
 import secrets
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
@@ -158,7 +157,7 @@ def read_credential(text: str, now: Time, space: str | None = None) -> Unverifie
 
 
 def read_service_auth(
-    text: str, now: Time, lxm: str, audiences: Collection[str] | None = None
+    text: str, now: Time, lxm: str, audiences: tuple[str, ...] | None = None
 ) -> Unverified[ServiceAuth]:
     """A service's authentication for a method; for one of `audiences`, if they are given.
 
