@@ -17,11 +17,15 @@ from lettaspace.errors import InvalidInput, InvalidRecord
 NS = "xyz.quasigod.lab.letta"
 MESSAGE = f"{NS}.message"
 PROMPT = f"{NS}.compiledPrompt"
-FILES = sorted((Path(lettaspace.__file__).parent / "lexicons").rglob("*.json"))
+ROOT = Path(lettaspace.__file__).parent / "lexicons"
+FILES = sorted((ROOT / "xyz").rglob("*.json"))
+METHOD_FILES = sorted((ROOT / "com").rglob("*.json"))
 
 PUBLIC = f"at://did:web:ada.example/{NS}.agent/agent-1"
 SPACE = f"at://did:web:ada.example/space/{NS}.space/self"
 RECORD = f"{SPACE}/did:web:ada.example/{NS}.conversation/3mbo6jo6e222b"
+
+METHODS = Lexicons.load(lexicon.METHODS)
 
 
 def message(**changes):
@@ -48,17 +52,20 @@ def prompt(**changes):
     } | changes
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", FILES + METHOD_FILES, ids=lambda file: file.stem)
 def test_every_shipped_lexicon_is_sound_and_where_its_name_says(file):
     doc = json.loads(file.read_text(encoding="utf-8"))
     check_lexicon(doc)
-    assert shipped().has(doc["id"])
+    assert shipped().has(doc["id"]) is (file in FILES)
+    assert METHODS.has(doc["id"]) is (file in METHOD_FILES)
     assert file.parts[-len(doc["id"].split(".")) :] == (*doc["id"].split(".")[:-1], file.name)
     assert file.stem == doc["id"].split(".")[-1]
 
 
 def test_all_of_them_are_loaded_once():
     assert len(list(shipped())) == len(FILES) >= 8
+    assert len(list(METHODS)) == len(METHOD_FILES) >= 40
+    assert len(FILES) + len(METHOD_FILES) == len(list(ROOT.rglob("*.json")))
     assert shipped() is shipped()
     assert Lexicons.load() is not shipped()
     assert list(Lexicons.load()) == list(shipped())
@@ -78,14 +85,14 @@ def references(schema):
 
 
 def test_every_reference_leads_somewhere():
-    lexicons = shipped()
     seen = 0
-    for file in FILES:
+    for file in FILES + METHOD_FILES:
         doc = json.loads(file.read_text(encoding="utf-8"))
+        lexicons = shipped() if file in FILES else METHODS
         for ref in references(doc["defs"]):
             assert lexicons.definition(doc["id"] + ref if ref.startswith("#") else ref), ref
             seen += 1
-    assert seen > 3
+    assert seen > 30
 
 
 def test_the_space_declaration_names_records_that_exist():
@@ -289,3 +296,11 @@ def test_unsound_documents_are_refused():
 
 def test_the_module_offers_the_document_check():
     assert lexicon.check_lexicon is check_lexicon
+
+
+def test_a_schema_that_is_no_definition_can_be_checked():
+    schema = {"type": "object", "properties": {"of": {"type": "ref", "ref": "#envelope"}}}
+    check = shipped().checker(schema, f"{NS}.defs")
+    check({"of": ENVELOPE})
+    with pytest.raises(InvalidRecord, match=r"^of.version: is missing$"):
+        check({"of": {"format": "x", "data": {}}})
