@@ -16,6 +16,8 @@ COMMANDS = {
     "status": "Say where the space is, what it holds, what is not in it yet.",
     "verify": "Check everything stored; exit 1 if anything is wrong.",
     "repair": "Finish compactions that were interrupted.",
+    "serve": "Serve a host: repos and spaces of its accounts, over XRPC.",
+    "account": "The accounts of a host: add, list, remove, passwords.",
 }
 """Each is the module of that name in `lettaspace.cli.commands`; `import` is `import_`."""
 

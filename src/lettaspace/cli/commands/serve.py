@@ -1,0 +1,107 @@
+"""`lettaspace serve`."""
+
+import contextlib
+import sys
+from typing import Any
+
+import click
+
+from lettaspace.cli.app import App, cataloged, json_option
+from lettaspace.cli.hosting import (
+    accounts,
+    database_option,
+    development_option,
+    origin_option,
+    place,
+)
+from lettaspace.cli.text import counted, field
+
+PORT = 7480
+
+
+@cataloged("serve")
+@database_option
+@click.option(
+    "--host", default="127.0.0.1", metavar="ADDRESS", help="Address to serve on. Default: loopback."
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=PORT, metavar="N", help=f"Default: {PORT}."
+)
+@origin_option
+@development_option
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=1, metavar="N", help="Processes. Default: 1."
+)
+@json_option
+@click.pass_obj
+def command(
+    app: App,
+    database: str | None,
+    host: str,
+    port: int,
+    origin: str | None,
+    development: bool,
+    workers: int,
+) -> None:
+    """Serve a host: permissioned repos and spaces for its accounts, over XRPC, until stopped.
+
+    It speaks plain HTTP, to a proxy that does the encryption: --origin is where that is reached.
+    With --development it needs neither, and talks to hosts on this machine alone.
+    """
+    from lettaspace.errors import InvalidInput
+    from lettaspace.server.config import Config
+    from lettaspace.server.running import serve
+    from lettaspace.viewer.guard import is_loopback
+    from lettaspace.viewer.server import bind
+
+    with contextlib.ExitStack() as stack:
+        bound = bind(host, port)
+        stack.callback(bound.socket.close)
+        if origin is None and development:
+            origin = f"http://localhost:{bound.port}"
+        if origin is None:
+            raise InvalidInput(
+                "say how others reach this host: --origin https://NAME; "
+                "or try it on this machine alone: --development"
+            )
+        config = Config(origin, place(app, database), development=development)
+        with accounts(app, database) as (opened, known):
+            if workers > 1 and opened.engine.dialect.name == "sqlite":
+                raise InvalidInput("several workers need PostgreSQL: --database postgresql://…")
+            number, name = len(known.all()), opened.name
+        if not number and not is_loopback(host) and not development:
+            raise InvalidInput(
+                f"nobody has an account here, so there is nothing to serve on {host} yet; "
+                "add one first: lettaspace account add HANDLE"
+            )
+
+        def announce() -> None:
+            if app.json:
+                app.out.json(form)
+            else:
+                _tell(app, form, name)
+            sys.stdout.flush()
+
+        form: dict[str, Any] = {
+            "origin": config.origin,
+            "did": config.did,
+            "address": bound.address,
+            "port": bound.port,
+            "accounts": number,
+            "workers": workers,
+            "development": development,
+        }
+        serve(config, bound.socket, workers=workers, on_ready=announce)
+
+
+def _tell(app: App, form: dict[str, Any], database: str) -> None:
+    out = app.out
+    out.line(f"Host: {out.style(form['origin'], 'bold')}  {field(form['did'])}")
+    if form["development"]:
+        out.line("For development: what is sent is not encrypted.")
+    out.line(f"Database: {field(database)}, {counted(form['accounts'], 'account')}")
+    if not form["accounts"]:
+        out.line("Add one: lettaspace account add HANDLE")
+    where = f"{field(form['address'])}, port {form['port']}"
+    processes = "" if form["workers"] == 1 else f", {counted(form['workers'], 'worker')}"
+    out.line(f"Serving on {where}{processes}; Ctrl-C stops.")

@@ -1,0 +1,258 @@
+"""Whose repos are here: accounts, their states, passwords and signing keys."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+from sqlalchemy import ColumnElement, delete, false, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from lettaspace.atproto.keys import Curve, SigningKey
+from lettaspace.atproto.syntax import is_did, is_handle
+from lettaspace.errors import Conflict, InvalidInput, NotFound
+from lettaspace.server import passwords
+from lettaspace.server.tables import accounts, app_passwords, sessions
+from lettaspace.space.database import Database
+
+State: TypeAlias = Literal["active", "deactivated", "takendown"]
+
+STATES: tuple[State, ...] = get_args(State)
+
+MAX_NAME = 64
+"""Characters of an app password's name."""
+
+_NOBODYS = frozenset(
+    ("alt", "arpa", "example", "internal", "invalid", "local", "localhost", "onion", "test")
+)
+"""Top-level domains that no handle has (handle spec); those two of development are ours."""
+
+_FOR_DEVELOPMENT = frozenset(("localhost", "test"))
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account of this host, as it was when it was looked up."""
+
+    id: int
+    did: str
+    handle: str
+    state: State
+    created_at: int
+    """Seconds since 1970."""
+
+    @property
+    def is_active(self) -> bool:
+        return self.state == "active"
+
+
+@dataclass(frozen=True, slots=True)
+class AppPassword:
+    """An app password, by its name; nobody knows it any more."""
+
+    name: str
+    privileged: bool
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """Whose password it was, and which one: an app password, or None for the account's own."""
+
+    account: Account
+    app_password: str | None
+
+
+_columns = (accounts.c.id, accounts.c.did, accounts.c.handle, accounts.c.state,
+            accounts.c.created_at)  # fmt: skip
+
+
+class Accounts:
+    """The accounts in a database. `clock` gives seconds since 1970."""
+
+    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def add(self, handle: str, did: str, *, password: str, key: SigningKey) -> Account:
+        """A new account, active. The handle must have passed `check_handle`.
+
+        Raises Conflict if the handle or the DID has an account, InvalidInput.
+        """
+        if not is_did(did):
+            raise InvalidInput("not a DID")
+        row = {
+            "did": did,
+            "handle": handle,
+            "password": passwords.keep(password),
+            "key": key.to_bytes(),
+            "key_type": key.curve,
+            "state": "active",
+            "created_at": int(self._clock()),
+        }
+        try:
+            with self._database.write() as connection:
+                connection.execute(insert(accounts).values(row))
+        except IntegrityError:
+            raise Conflict(f"{handle} or {did} has an account here already") from None
+        return self.get(did)
+
+    def all(self) -> list[Account]:
+        """By handle."""
+        with self._database.read() as connection:
+            rows = connection.execute(select(*_columns).order_by(accounts.c.handle)).all()
+        return [_account(row) for row in rows]
+
+    def by_did(self, did: str) -> Account | None:
+        return self._find(did) if is_did(did) else None
+
+    def by_handle(self, handle: str) -> Account | None:
+        return self._find(handle) if is_handle(handle) else None
+
+    def get(self, name: str) -> Account:
+        """By DID, or by handle, with or without an @. Raises NotFound."""
+        account = self._find(name)
+        if account is None:
+            raise NotFound(f"no account is called {name!r}")
+        return account
+
+    def set_state(self, account: Account, state: State) -> None:
+        """Raises InvalidInput for a state that there is not."""
+        if state not in STATES:
+            raise InvalidInput(f"a state is one of {', '.join(STATES)}")
+        self._update(account, state=state)
+
+    def signing_key(self, did: str) -> SigningKey:
+        """What signs in this account's name. Raises NotFound."""
+        query = select(accounts.c.key_type, accounts.c.key).where(accounts.c.did == did)
+        with self._database.read() as connection:
+            row = connection.execute(query).first()
+        if row is None:
+            raise NotFound(f"no account is called {did!r}")
+        return _key(row.key_type, row.key)
+
+    # Passwords
+
+    def set_password(self, account: Account, password: str) -> None:
+        """Ends the sessions that were opened with the one before."""
+        kept = passwords.keep(password)
+        own = sessions.c.app_password.is_(None)
+        with self._database.write() as connection:
+            connection.execute(
+                update(accounts).where(accounts.c.id == account.id).values(password=kept)
+            )
+            connection.execute(delete(sessions).where(sessions.c.account == account.id, own))
+
+    def prove(self, name: str, password: str) -> Proven | None:
+        """Whose password this is, if it is one of that account's.
+
+        Takes the same time whether or not there is such an account. Slow on purpose: not for
+        an event loop.
+        """
+        query = select(*_columns, accounts.c.password).where(_is_called(name))
+        with self._database.read() as connection:
+            row = connection.execute(query).first()
+            if row is not None and passwords.is_app_password(password):
+                kept = passwords.keep_app_password(row.did, password)
+                found = connection.execute(
+                    select(app_passwords.c.name).where(
+                        app_passwords.c.account == row.id, app_passwords.c.hash == kept
+                    )
+                ).scalar()
+                if found is not None:
+                    return Proven(_account(row), found)
+        if not passwords.matches(password, None if row is None else row.password):
+            return None
+        return None if row is None else Proven(_account(row), None)
+
+    def add_app_password(self, account: Account, name: str, *, privileged: bool = False) -> str:
+        """A new one, which is not to be had again.
+
+        Raises Conflict if one has this name, InvalidInput for a name that is none.
+        """
+        if not 0 < len(name) <= MAX_NAME or not name.isprintable() or name != name.strip():
+            raise InvalidInput(f"the name of an app password has 1 to {MAX_NAME} characters")
+        password = passwords.new_app_password()
+        row = {
+            "account": account.id,
+            "name": name,
+            "hash": passwords.keep_app_password(account.did, password),
+            "privileged": privileged,
+            "created_at": int(self._clock()),
+        }
+        try:
+            with self._database.write() as connection:
+                connection.execute(insert(app_passwords).values(row))
+        except IntegrityError:
+            raise Conflict("there is an app password of this name") from None
+        return password
+
+    def app_passwords(self, account: Account) -> list[AppPassword]:
+        """By name."""
+        query = (
+            select(app_passwords.c.name, app_passwords.c.privileged, app_passwords.c.created_at)
+            .where(app_passwords.c.account == account.id)
+            .order_by(app_passwords.c.name)
+        )
+        with self._database.read() as connection:
+            return [AppPassword(*row) for row in connection.execute(query)]
+
+    def remove_app_password(self, account: Account, name: str) -> bool:
+        """Ends its sessions, too. False if there was none of that name."""
+        with self._database.write() as connection:
+            connection.execute(
+                delete(sessions).where(
+                    sessions.c.account == account.id, sessions.c.app_password == name
+                )
+            )
+            gone = connection.execute(
+                delete(app_passwords).where(
+                    app_passwords.c.account == account.id, app_passwords.c.name == name
+                )
+            )
+            return gone.rowcount > 0
+
+    def _update(self, account: Account, **values: Any) -> None:
+        with self._database.write() as connection:
+            connection.execute(update(accounts).where(accounts.c.id == account.id).values(values))
+
+    def _find(self, name: str) -> Account | None:
+        with self._database.read() as connection:
+            row = connection.execute(select(*_columns).where(_is_called(name))).first()
+        return None if row is None else _account(row)
+
+
+def check_handle(text: str, *, development: bool = False) -> str:
+    """The handle in its normal form. Raises InvalidInput.
+
+    In development it may end in `.localhost` or `.test`, which never leave a machine.
+    """
+    handle = _bare(text).lower()
+    if not is_handle(handle):
+        raise InvalidInput("a handle is a domain name, such as mira.example.com")
+    top = handle.rpartition(".")[2]
+    if top in _NOBODYS and not (development and top in _FOR_DEVELOPMENT):
+        raise InvalidInput(f"a handle cannot end in .{top}")
+    return handle
+
+
+def _is_called(name: str) -> ColumnElement[bool]:
+    """Whether an account has this DID or handle."""
+    if is_did(name):
+        return accounts.c.did == name
+    handle = _bare(name)
+    return accounts.c.handle == handle.lower() if is_handle(handle) else false()
+
+
+def _bare(handle: str) -> str:
+    return handle.removeprefix("@")
+
+
+def _account(row: Any) -> Account:
+    return Account(row.id, row.did, row.handle, row.state, row.created_at)
+
+
+@lru_cache(maxsize=256)
+def _key(curve: str, secret: bytes) -> SigningKey:
+    # Making the object of it takes longer than finding the row.
+    return SigningKey.from_bytes(cast(Curve, curve), secret)
