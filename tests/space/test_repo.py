@@ -6,6 +6,7 @@ import sys
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import text
 
 from lettaspace.atproto import cbor
 from lettaspace.atproto import tid as tids
@@ -214,6 +215,21 @@ def test_repos_of_one_database_do_not_see_each_other(repo):
     assert other.get(NOTE, "a").value["n"] == 2
     assert repo.set_hash().state == folded(repo) != folded(other)
     assert [op.rkey for op in other.ops()] == ["a"]
+
+
+def test_a_repo_that_must_be_there_already(repo, database):
+    again = EmbeddedRepo(database, SPACE, AUTHOR, validate=refuse_bad, create=False)
+    assert again.id == repo.id
+    with pytest.raises(NotFound, match="did:web:eve"):
+        EmbeddedRepo(database, SPACE, "did:web:eve.example", validate=refuse_bad, create=False)
+    assert database.authors() == [AUTHOR]
+
+
+def test_a_repo_that_was_taken_away(repo, database):
+    with database.write() as connection:
+        connection.execute(text("DELETE FROM repos"))
+    with pytest.raises(NotFound, match="any more"):
+        repo.apply_writes([Create(NOTE, "a", {})])
 
 
 def test_opening_again_goes_on_where_it_was(repo, target):

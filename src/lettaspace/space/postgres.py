@@ -131,6 +131,7 @@ class PostgresDatabase(Database):
     @contextmanager
     def _migrating(self) -> Iterator[Connection]:
         with self.write() as connection:
+            connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
             if not self._has_table(connection, "alembic_version"):
                 for table in schema.EVERYWHERE:

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, bindparam, select, update
 from lettaspace.atproto import tid
 from lettaspace.atproto.cid import CID
 from lettaspace.atproto.tid import TidClock
+from lettaspace.errors import NotFound
 from lettaspace.space import schema
 from lettaspace.space.database import Database
 from lettaspace.space.projection import Projection
@@ -47,7 +48,8 @@ class EmbeddedRepo:
     """Implements `writes.Repo` on a `Database`.
 
     `validate(collection, rkey, value)` raises InvalidRecord for what must not be stored.
-    `projections` are kept up to date in the same transaction as the records.
+    `projections` are kept up to date in the same transaction as the records. With `create`
+    false, raises NotFound for a repo that is not in the database yet. Threads may share one.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class EmbeddedRepo:
         validate: Validate,
         projections: Sequence[Projection] = (),
         clock: TidClock | None = None,
+        create: bool = True,
     ) -> None:
         self.database = database
         self.space = space
@@ -66,9 +69,9 @@ class EmbeddedRepo:
         self.projections = tuple(projections)
         self._validate = validate
         self.clock = clock or TidClock()
-        self._id = self._find_or_create()
+        self._id = self._find(create=create)
 
-    def _find_or_create(self) -> int:
+    def _find(self, *, create: bool) -> int:
         key = select(schema.repos.c.id).where(
             schema.repos.c.space == self.space, schema.repos.c.author == self.author
         )
@@ -76,6 +79,8 @@ class EmbeddedRepo:
             found = connection.execute(key).scalar()
         if found is not None:
             return int(found)
+        if not create:
+            raise NotFound(f"{self.author} has no repo in {self.space}")
         with self.database.write() as connection:
             _add_repo.run(
                 connection, space=self.space, author=self.author, set_hash=schema.EMPTY_SET_HASH
@@ -160,7 +165,10 @@ class EmbeddedRepo:
         from lettaspace.space.sethash import SetHash
 
         def work(connection: Connection) -> list[Written]:
-            rev, state = _lock_head.only(connection, key=self._id)
+            head = _lock_head.one(connection, key=self._id)
+            if head is None:
+                raise NotFound(f"{self.author} has no repo in {self.space} any more")
+            rev, state = head
             writes = plan(View(connection, self._id))
             if not writes:
                 return []

@@ -126,7 +126,8 @@ class Repo(Reader, Protocol):
         ...
 
     def transact(self, plan: Plan, *, blobs: Mapping[CID, bytes] | None = None) -> list[Written]:
-        """Like `apply_writes`, with writes that `plan` decides from the state they apply to."""
+        """Like `apply_writes`, with writes that `plan` decides from the state they apply to. It is
+        called again, with the newer state, where a database broke the first try off."""
         ...
 
     def ops(self, since: str | None = None, *, limit: int | None = None) -> Iterator[Op]:
