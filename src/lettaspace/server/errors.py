@@ -22,6 +22,8 @@ from lettaspace.errors import (
 
 _log = logging.getLogger("lettaspace.server")
 
+_PACKAGE = str(Path(__file__).parent.parent)
+
 _401 = (
     "AccountTakedown",
     "AuthFactorTokenRequired",
@@ -147,6 +149,6 @@ def broken(error: Exception, nsid: str) -> XrpcError:
 def _place(error: Exception) -> str:
     """Where in this package it happened: file and line."""
     frames = list(traceback.extract_tb(error.__traceback__))
-    ours = [frame for frame in frames if "lettaspace" in Path(frame.filename).parts]
+    ours = [frame for frame in frames if frame.filename.startswith(_PACKAGE)]
     last = (ours or frames)[-1:]
     return f"{Path(last[0].filename).name}:{last[0].lineno}" if last else "an unknown place"
