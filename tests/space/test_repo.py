@@ -16,6 +16,7 @@ from lettaspace.errors import Conflict, InvalidInput, InvalidRecord, LettaspaceE
 from lettaspace.space.database import Database
 from lettaspace.space.repo import EmbeddedRepo
 from lettaspace.space.sethash import SetHash, element
+from lettaspace.space.view import View
 from lettaspace.space.writes import MAX_WRITES, Create, Delete, Op, Update
 from tests.space.conftest import AUTHOR, SPACE, refuse_bad
 
@@ -343,3 +344,24 @@ def test_any_sequence_of_batches_is_what_a_dict_would_be(database, batches):
         log: dict[str, Op] = {op.rkey: op for op in repo.ops()}
         assert {key for key, op in log.items() if op.cid is not None} == set(model)
         assert all(stored[key].cid == log[key].cid for key in model)
+
+
+def test_who_is_told_of_a_batch_is_told_in_its_transaction(repo):
+    told = []
+
+    def committing(connection, rev, digest):
+        told.append((rev, digest))
+        assert View(connection, repo.id).get(NOTE, "a") is not None
+
+    repo.transact(lambda _view: [], committing=committing)
+    assert told == []
+    repo.transact(lambda _view: [Create(NOTE, "a", {})], committing=committing)
+    assert told == [(repo.rev(), repo.set_hash().digest())]
+
+    def failing(connection, rev, digest):
+        raise RuntimeError
+
+    before = state(repo)
+    with pytest.raises(RuntimeError):
+        repo.transact(lambda _view: [Create(NOTE, "b", {})], committing=failing)
+    assert state(repo) == before

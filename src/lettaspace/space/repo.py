@@ -20,6 +20,9 @@ from lettaspace.space.writes import Op, Record, Repo, Validate, Write, Written
 if TYPE_CHECKING:
     from lettaspace.space.sethash import SetHash
 
+Committing = Callable[[Connection, str, bytes], None]
+"""Is told of a batch in its own transaction: the new rev, and the digest of the set hash."""
+
 _PAGE = 500
 _PAST_ALL = (1 << 31) - 1
 """Above every index of a batch."""
@@ -158,7 +161,11 @@ class EmbeddedRepo:
         return self.transact(lambda _view: writes, blobs=blobs)
 
     def transact(
-        self, plan: Callable[[View], Sequence[Write]], *, blobs: Mapping[CID, bytes] | None = None
+        self,
+        plan: Callable[[View], Sequence[Write]],
+        *,
+        blobs: Mapping[CID, bytes] | None = None,
+        committing: Committing | None = None,
     ) -> list[Written]:
         # Only what writes needs numpy, which takes longer to import than most reads to run.
         from lettaspace.space.batch import Batch
@@ -181,6 +188,8 @@ class EmbeddedRepo:
                 if changes:
                     projection.apply(connection, changes)
             _set_head.run(connection, key=self._id, new_rev=new_rev, new_hash=batch.set_hash.state)
+            if committing is not None:
+                committing(connection, new_rev, batch.set_hash.digest())
             return written
 
         return self.database.run(work)
