@@ -116,10 +116,6 @@ def utc(text: str) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def counted(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
 def _window(space: Space, conversation: str, left_out: list[Json]) -> Iterator[Message]:
     with space.database.read() as connection:
         for message in reading.stream_active(connection, conversation, space.repo.get_blob):

@@ -13,16 +13,16 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from lettaspace.conversation.message import Message
 from lettaspace.errors import Damaged, InvalidInput, NotFound
 from lettaspace.export import jsonform
-from lettaspace.export.document import Document, counted, turns, utc
+from lettaspace.export.document import Document, turns, utc
 from lettaspace.page.images import image_bytes, sniffed
-from lettaspace.page.inert import inert_block
 from lettaspace.page.messages import CallPart, Part, Problem, RawPart, Shown, present
+from lettaspace.page.templates import environment
 
 _STYLES = ("style.css", "code.css")
 _DRAWN = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -40,7 +40,7 @@ def html(document: Document) -> Iterator[str]:
         "prompt": document.prompt_text,
         "policy": f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; "
         "base-uri 'none'; form-action 'none'",
-        "style": Markup(style),  # noqa: S704 - ours
+        "style": Markup(style),  # noqa: S704 - our own files
         "left_out": document.left_out,
         "redacted": document.redaction is not None,
     }
@@ -112,28 +112,9 @@ class _Page:
 
 @cache
 def _environment() -> Environment:
-    loader = ChoiceLoader([PackageLoader("lettaspace.export"), PackageLoader("lettaspace.page")])
-    made = Environment(
-        loader=loader,
-        autoescape=True,
-        finalize=_visible,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-    )
+    made = environment("lettaspace.export")
     made.filters["utc"] = utc
-    made.filters["counted"] = counted
     return made
-
-
-def _visible(value: Any) -> Any:
-    """What a template prints: text made inert (and then escaped), nothing for None."""
-    if value is None:
-        return ""
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return inert_block(value)
-    return value
 
 
 @cache

@@ -10,9 +10,10 @@ from lettaspace.conversation.message import Message
 from lettaspace.conversation.records import LOCAL_MESSAGE
 from lettaspace.errors import Damaged, InvalidInput, NotFound
 from lettaspace.export import jsonform
-from lettaspace.export.document import WINDOW, Document, counted, turns, utc
+from lettaspace.export.document import WINDOW, Document, turns, utc
 from lettaspace.export.mdtext import code, escaped, fenced, quoted
 from lettaspace.page.images import image_size
+from lettaspace.page.words import counted
 
 LONG_LINES = 60
 """More lines of a tool's output than these are folded."""

@@ -8,7 +8,6 @@ modules beside this one, which let nothing through.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from hashlib import blake2b
 from secrets import token_bytes
 from typing import Any, ClassVar, Protocol
@@ -22,6 +21,7 @@ from lettaspace.conversation.records import LOCAL_MESSAGE
 from lettaspace.errors import Damaged, InvalidInput, NotFound
 from lettaspace.page import code, diff, jsonview, markdown
 from lettaspace.page.images import image_bytes, image_size
+from lettaspace.page.words import local_time
 
 LONG_LINES = 24
 LONG_TEXT = 3_000
@@ -374,15 +374,6 @@ class _Presenter:
         if self.redaction is not None:
             source = self.redaction.text(source)
         return code.highlight(self.shortened(source), "xml")
-
-
-def local_time(text: str, *, seconds: bool = True) -> str:
-    """A stored time in the zone of this machine; as it stands where it is no time."""
-    try:
-        moment = datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError, OSError):
-        return text[:40]
-    return moment.strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
 
 
 def _file_read(name: str, arguments: Any) -> str | None:

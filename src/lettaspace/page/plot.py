@@ -14,7 +14,8 @@ from markupsafe import Markup
 
 from lettaspace.conversation.usage import Totals, UsageReport
 from lettaspace.page.axis import Unit, labels, text_width, ticks, unit_for
-from lettaspace.page.usage import counted, dollars, exact_dollars, isolated, model_name, short
+from lettaspace.page.usage import dollars, exact_dollars, isolated, model_name, short
+from lettaspace.page.words import counted
 
 MODELS = 8
 """If there are more models than these, the smallest are drawn as one, the others."""

@@ -5,6 +5,7 @@ from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 
 from lettaspace.conversation.usage import Totals, UsageReport
 from lettaspace.page.inert import inert
+from lettaspace.page.words import counted
 
 _NAME = 60
 _UNKNOWN = "unknown"
@@ -109,11 +110,6 @@ def short(number: Decimal) -> str:
             text = short(scaled) if scaled >= 1000 else _three_digits(scaled)
             return text + unit
     return _three_digits(number)
-
-
-def counted(number: int, thing: str) -> str:
-    """`1 response`, `1,200 responses`."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def _three_digits(number: Decimal) -> str:
