@@ -10,9 +10,9 @@ from lettaspace.viewer.site import page_number, site
 
 def prompt(request: Request) -> Response:
     here = site(request)
-    rkey = request.path_params["rkey"]
+    version, rkey = here.version, request.path_params["rkey"]
     context = prompt_page(here.space, here.letta, rkey, redact=here.redact)
-    return here.page("prompt.html", **context)
+    return here.page("prompt.html", version=version, **context)
 
 
 def memory(request: Request) -> Response:

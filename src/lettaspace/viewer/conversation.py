@@ -49,6 +49,7 @@ class Turns:
 
 def conversation(request: Request) -> Response:
     here = site(request)
+    version = here.version
     info = here.conversation(request.path_params["rkey"])
     query = request.query_params
     view: View = "window" if query.get("view") == "window" else "transcript"
@@ -59,7 +60,8 @@ def conversation(request: Request) -> Response:
     except NotFound:
         if view == "transcript":
             raise
-        view = "transcript"
+        # Whoever follows a window looks on at it, whatever was compacted meanwhile.
+        view, anchor = ("window", First()) if isinstance(anchor, From) else ("transcript", anchor)
         page = _page(here, info, view, anchor)
     links = MessageLinks(here, info.rkey, view)
     shown = list(present(page.messages, links, redaction=here.redaction))
@@ -69,6 +71,7 @@ def conversation(request: Request) -> Response:
     first = page.messages[0].rkey if page.messages else None
     return here.page(
         "conversation.html",
+        version=version,
         info=info,
         view=view,
         views={"transcript": path("c", info.rkey), "window": path("c", info.rkey, view="window")},

@@ -11,12 +11,14 @@ SIZE = 50
 
 def conversations(request: Request) -> Response:
     here = site(request)
+    version = here.version
     listing = here.listing
     start, address = numbered(request, listing.conversations(limit=0)[1], SIZE)
     items, _ = listing.conversations(start=start, limit=SIZE)
     return here.page(
         "conversations.html",
         section="conversations",
+        version=version,
         items=[here.clean(each) for each in items],
         pager=address.pager(items),
         names=here.agent_names(),
@@ -25,11 +27,13 @@ def conversations(request: Request) -> Response:
 
 def agents(request: Request) -> Response:
     here = site(request)
-    return here.page("agents.html", section="agents", agents=here.agents())
+    version = here.version
+    return here.page("agents.html", section="agents", version=version, agents=here.agents())
 
 
 def agent(request: Request) -> Response:
     here = site(request)
+    version = here.version
     found = here.agent(request.path_params["agent"])
     listing = here.listing
     start, address = numbered(request, listing.conversations(found.uri, limit=0)[1], SIZE)
@@ -37,6 +41,7 @@ def agent(request: Request) -> Response:
     return here.page(
         "agent.html",
         section="agents",
+        version=version,
         agent=found,
         items=[here.clean(each) for each in items],
         pager=address.pager(items),

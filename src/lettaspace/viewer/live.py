@@ -37,13 +37,16 @@ class Live:
         self._readers: set[asyncio.Queue[Changes]] = set()
         self._task: asyncio.Task[None] | None = None
 
-    async def events(self) -> AsyncIterator[ServerSentEvent]:
-        """An event for every change, from now on."""
+    async def events(self, since: int | None = None) -> AsyncIterator[ServerSentEvent]:
+        """An event for every change, from a version on (from now on unless given)."""
         queue: asyncio.Queue[Changes] = asyncio.Queue()
         self._readers.add(queue)
-        if not self.is_looking:
-            self._task = asyncio.create_task(self._look())
         try:
+            changes = await run_in_threadpool(self._changes, since)
+            if not self.is_looking:
+                self._task = asyncio.create_task(self._look(changes.version))
+            if since is not None and changes:
+                yield _event(changes)
             while True:
                 yield _event(await queue.get())
         finally:
@@ -59,8 +62,7 @@ class Live:
             with suppress(asyncio.CancelledError):
                 await self._task
 
-    async def _look(self) -> None:
-        seen: int | None = None
+    async def _look(self, seen: int) -> None:
         while self._readers:
             try:
                 changes = await run_in_threadpool(self._changes, seen)
@@ -68,7 +70,7 @@ class Live:
                 # The store is locked or gone for the moment; pages say so themselves.
                 await asyncio.sleep(1)
                 continue
-            if seen is not None and changes:
+            if changes:
                 for queue in self._readers:
                     if queue.qsize() < WAITING:
                         queue.put_nowait(changes)
@@ -86,10 +88,13 @@ def _event(changes: Changes) -> ServerSentEvent:
         "agents": sorted(changes.agents),
         "everything": changes.everything,
     }
-    return ServerSentEvent(json.dumps(said), event="change")
+    return ServerSentEvent(json.dumps(said), event="change", id=str(changes.version))
 
 
 async def live(request: Request) -> Response:
     """The stream of changes: what was written, never what it says."""
     source: Live = request.app.state.live
-    return EventSourceResponse(source.events(), ping=PING)
+    # A browser that connects again says what it was told last.
+    given = request.headers.get("last-event-id") or request.query_params.get("since", "")
+    is_number = given.isascii() and given.isdigit() and len(given) < 16
+    return EventSourceResponse(source.events(int(given) if is_number else None), ping=PING)

@@ -47,6 +47,11 @@ class Site:
         return self._listing
 
     @property
+    def version(self) -> int:
+        """Of what is stored. A page that follows is given the one from before it was made."""
+        return self.listing.version
+
+    @property
     def redact(self) -> Callable[[str], str] | None:
         """What texts go through; None where nothing is redacted."""
         return None if self.redaction is None else self.redaction.text

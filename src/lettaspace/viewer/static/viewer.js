@@ -57,13 +57,25 @@ function mergeMessages(old, fresh) {
   return added;
 }
 
+// Anything else is replaced; a link that had the focus has it still, and folds stay open.
+function refill(old, fresh) {
+  const held = old.contains(document.activeElement) ? document.activeElement : null;
+  const open = [...old.querySelectorAll("details")].map((each) => each.open);
+  old.replaceChildren(...fresh.childNodes);
+  old.querySelectorAll("details").forEach((each, at) => { each.open = open[at] ?? false; });
+  if (!held) return;
+  const same = [...old.querySelectorAll(held.localName)].find(
+    (each) => each.getAttribute("href") === held.getAttribute("href"));
+  same?.focus({ preventScroll: true });
+}
+
 function merge(page) {
   let added = 0;
   for (const old of document.querySelectorAll("[data-region]")) {
     const fresh = page.querySelector(`[data-region="${CSS.escape(old.dataset.region)}"]`);
     if (!fresh || old.isEqualNode(fresh)) continue;
     if (old.dataset.region === "messages") added = mergeMessages(old, fresh);
-    else if (!old.contains(document.activeElement)) old.replaceChildren(...fresh.childNodes);
+    else refill(old, fresh);
   }
   return added;
 }
@@ -120,12 +132,8 @@ async function refresh() {
 }
 
 if (live !== undefined) {
-  const source = new EventSource("/live");
-  let opened = false;
-  source.addEventListener("open", () => {
-    if (opened) refresh(); // what was written while the connection was down
-    opened = true;
-  });
+  // From when this page was made: what was written since is told first.
+  const source = new EventSource(`/live?since=${document.body.dataset.version}`);
   source.addEventListener("change", (event) => {
     if (concerns(JSON.parse(event.data))) refresh();
   });
@@ -191,7 +199,8 @@ document.addEventListener("click", async (event) => {
 const KEYS = [
   ["/", "search"], ["j", "next message or entry"], ["k", "previous message or entry"],
   ["o", "open or fold what is in it"], ["Enter", "open the entry"], ["n", "next page"],
-  ["p", "previous page"], ["t", "transcript or window"], ["g", "first page"], ["G", "latest page"],
+  ["p", "previous page"], ["t", "transcript or window"], ["g", "first page or entry"],
+  ["G", "latest page or last entry"],
   ["?", "these keys"],
 ];
 
@@ -207,9 +216,12 @@ function step(by) {
     // From what stands at the top of the window.
     at = all.findIndex((each) => each.getBoundingClientRect().bottom > 90) - (by > 0 ? 1 : 0);
   }
-  const next = all[Math.min(Math.max(at + by, 0), all.length - 1)];
-  next.focus({ preventScroll: true });
-  next.scrollIntoView({ block: next.matches(".m") ? "start" : "nearest" });
+  show(all[Math.min(Math.max(at + by, 0), all.length - 1)]);
+}
+
+function show(item) {
+  item?.focus({ preventScroll: true });
+  item?.scrollIntoView({ block: item.matches(".m") ? "start" : "nearest" });
 }
 
 function fold() {
@@ -247,7 +259,11 @@ function help() {
   dialog.showModal();
 }
 
-const follow = (selector) => document.querySelector(selector)?.click();
+function follow(selector) {
+  const link = document.querySelector(selector);
+  link?.click();
+  return link !== null;
+}
 
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
@@ -264,8 +280,8 @@ addEventListener("keydown", (event) => {
     n: () => follow('.pager a[rel="next"]'),
     p: () => follow('.pager a[rel="prev"]'),
     t: () => follow(".tabs a:not([aria-current])"),
-    g: () => follow(".pager a:first-child"),
-    G: () => follow(".pager a:last-child"),
+    g: () => follow('[data-turn="first"]') || show(items().at(0)),
+    G: () => follow('[data-turn="last"]') || show(items().at(-1)),
     "?": help,
   };
   const action = Object.hasOwn(actions, event.key) ? actions[event.key] : null;
