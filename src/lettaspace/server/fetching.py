@@ -17,12 +17,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from ssl import SSLCertVerificationError, SSLContext
 from typing import Any
 from urllib.parse import urljoin
 
 import httpcore
-import httpx
 
 from lettaspace import __version__
 from lettaspace.server.addresses import Address, Lookup, is_loopback, is_public, lookup
@@ -71,9 +71,9 @@ class Fetcher:
 
     `patience` is the time in seconds for one fetch with its redirects, from the look-up of the
     name to the last byte. `at_once` are the connections to one host; more wait for their turn.
-    `total` are all fetches under way, waiting ones included; one more raises Busy at once, so
-    that slow hosts cannot take all threads of whoever calls. `trust` replaces the public
-    certificate authorities.
+    `total` are all fetches under way, waiting ones included; one more raises Busy at once. With
+    fewer than there are threads to call from, slow hosts cannot take them all. `trust` replaces
+    the public certificate authorities.
     """
 
     def __init__(
@@ -82,14 +82,15 @@ class Fetcher:
         development: bool = False,
         patience: float = 8.0,
         at_once: int = 4,
-        total: int = 32,
+        total: int = 6,
         trust: SSLContext | None = None,
         lookup: Lookup = lookup,
     ) -> None:
         self.development = development
         self._patience = patience
-        self._places = _Places(at_once, total)
-        self._trust = trust or httpx.create_ssl_context()
+        self._free = threading.BoundedSemaphore(total)
+        self._turns = _Turns(at_once)
+        self._trust = trust
         self._lookup = lookup
 
     def get(
@@ -109,7 +110,7 @@ class Fetcher:
         """
         deadline = self._deadline(patience)
         extra = dict(headers or {})
-        with self._places.any():
+        with self.place():
             for _ in range(redirects + 1):
                 target = parse(url, development=self.development)
                 fetched = self._exchange("GET", target, {"accept": accept} | extra, limit, deadline)
@@ -133,7 +134,7 @@ class Fetcher:
         deadline = self._deadline(patience)
         target = parse(url, development=self.development)
         sent = {"accept": "*/*", "content-type": media_type} | dict(headers or {})
-        with self._places.any():
+        with self.place():
             return self._exchange("POST", target, sent, limit, deadline, body)
 
     def get_json(
@@ -159,6 +160,16 @@ class Fetcher:
         except (ValueError, RecursionError):
             raise FetchError("answer is not JSON") from None
 
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Counts the block as a fetch under way, when it waits for another's. Raises Busy."""
+        if not self._free.acquire(blocking=False):
+            raise Busy
+        try:
+            yield
+        finally:
+            self._free.release()
+
     def _deadline(self, patience: float | None) -> float:
         return time.monotonic() + (self._patience if patience is None else patience)
 
@@ -175,7 +186,7 @@ class Fetcher:
         headers = {"host": target.authority, "user-agent": AGENT} | headers
         headers |= {"accept-encoding": "identity", "connection": "close"}
         try:
-            with self._places.at(target.host, deadline):
+            with self._turns.at(target.host, deadline):
                 wire = Wire(self._addresses(target, deadline), deadline, limit + _MAX_HEAD)
                 return self._ask(wire, method, target, headers, limit, body)
         except (TimeoutError, httpcore.TimeoutException):
@@ -204,7 +215,9 @@ class Fetcher:
             port=target.port,
             target=target.path,
         )
-        connection = httpcore.HTTPConnection(url.origin, self._trust, network_backend=wire)
+        connection = httpcore.HTTPConnection(
+            url.origin, self._trust or _public_authorities(), network_backend=wire
+        )
         with (
             closing(connection),
             connection.stream(method, url, headers=list(headers.items()), content=body) as response,
@@ -233,23 +246,13 @@ class Fetcher:
         return found[:_MAX_ADDRESSES]
 
 
-class _Places:
-    """Keeps count of what is under way: in all, and for each host."""
+class _Turns:
+    """Keeps count of the connections to each host."""
 
-    def __init__(self, each: int, total: int) -> None:
+    def __init__(self, each: int) -> None:
         self._each = each
-        self._free = threading.BoundedSemaphore(total)
         self._hosts: dict[str, int] = {}
         self._changed = threading.Condition()
-
-    @contextmanager
-    def any(self) -> Iterator[None]:
-        if not self._free.acquire(blocking=False):
-            raise Busy
-        try:
-            yield
-        finally:
-            self._free.release()
 
     @contextmanager
     def at(self, host: str, deadline: float) -> Iterator[None]:
@@ -266,6 +269,12 @@ class _Places:
                 if not self._hosts[host]:
                     del self._hosts[host]
                 self._changed.notify_all()
+
+
+@cache
+def _public_authorities() -> SSLContext:
+    """Those of the system, and those that browsers trust."""
+    return httpcore.default_ssl_context()
 
 
 def _headers(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
