@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from ipaddress import ip_address
 from typing import Any
 
 import dns.message
@@ -372,6 +374,24 @@ _atproto.ada.example. 60 IN TXT "other"
 
         monkeypatch.setattr(dns.resolver.Resolver, "resolve", fail)
         assert handles.texts("_atproto.ada.example", 1.0) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["127.0.0.1", "169.254.169.254", "10.0.0.5", "::ffff:127.0.0.1", "fd00::1"]
+)
+def test_o55_a_did_does_not_lead_inside(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    def connect(*_: Any) -> None:
+        raise AssertionError("connected")
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    found = Resolver(Fetcher(lookup=lambda *_: [ip_address(text)]), texts=lambda *_: [])
+    for ask in (
+        lambda: found.key("did:web:inner.example", "#atproto"),
+        lambda: found.space_host("did:web:inner.example%3A8443"),
+        lambda: found.resolve_handle("inner.example"),
+    ):
+        with pytest.raises(IdentityError, match="no public address"):
+            ask()
 
 
 def test_over_sockets() -> None:
