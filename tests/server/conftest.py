@@ -4,11 +4,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from argon2 import PasswordHasher
 
-from lettaspace.server import tables
+from lettaspace.server import passwords, tables
 from lettaspace.server.accounts import Accounts
 from lettaspace.space.database import Database
 from tests.server.hosts import Clock, Server, serving
+
+
+@pytest.fixture(autouse=True)
+def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is dear on purpose is not worth the time of every test."""
+    cheap = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+    monkeypatch.setattr(passwords, "_hasher", cheap)
+    passwords._nobodys.cache_clear()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias, cast, get_args
 
-from sqlalchemy import ColumnElement, delete, false, insert, select, update
+from sqlalchemy import ColumnElement, bindparam, delete, false, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from lettaspace.atproto.keys import Curve, SigningKey
@@ -14,6 +14,7 @@ from lettaspace.errors import Conflict, InvalidInput, NotFound
 from lettaspace.server import passwords
 from lettaspace.server.tables import accounts, app_passwords, sessions
 from lettaspace.space.database import Database
+from lettaspace.space.statement import Statement
 
 State: TypeAlias = Literal["active", "deactivated", "takendown"]
 
@@ -65,6 +66,10 @@ class Proven:
 
 _columns = (accounts.c.id, accounts.c.did, accounts.c.handle, accounts.c.state,
             accounts.c.created_at)  # fmt: skip
+
+_get_key = Statement(
+    lambda: select(accounts.c.key_type, accounts.c.key).where(accounts.c.did == bindparam("did"))
+)
 
 
 class Accounts:
@@ -124,12 +129,11 @@ class Accounts:
 
     def signing_key(self, did: str) -> SigningKey:
         """What signs in this account's name. Raises NotFound."""
-        query = select(accounts.c.key_type, accounts.c.key).where(accounts.c.did == did)
         with self._database.read() as connection:
-            row = connection.execute(query).first()
+            row = _get_key.one(connection, did=did)
         if row is None:
             raise NotFound(f"no account is called {did!r}")
-        return _key(row.key_type, row.key)
+        return _key(*row)
 
     # Passwords
 

@@ -11,17 +11,18 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import jwt
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Select, bindparam, delete, insert, select, update
 
 from lettaspace.server import vault
-from lettaspace.server.accounts import Account
+from lettaspace.server.accounts import Account, State
 from lettaspace.server.calls import RawHeaders
 from lettaspace.server.errors import XrpcError
 from lettaspace.server.tables import accounts, sessions
 from lettaspace.space.database import Database
+from lettaspace.space.statement import Statement
 
 ACCESS_SECONDS: Final = 2 * 3600
 REFRESH_SECONDS: Final = 90 * 24 * 3600
@@ -109,8 +110,8 @@ class Sessions:
         now = int(self._clock())
 
         def work(connection: Connection) -> tuple[Session, _State | None]:
-            row = _find(connection, claims, lock=True)
-            session = _session(row)
+            row = _find(connection, _lock, claims)
+            session = row.session
             session.require_in_service()
             own = sessions.c.id == session.id
             if row.token == claims["jti"]:
@@ -135,7 +136,7 @@ class Sessions:
         """The session that an access token is of."""
         claims = self._read(token, ACCESS_TYPE)
         with self._database.read() as connection:
-            return _session(_find(connection, claims))
+            return _find(connection, _get, claims).session
 
     def end(self, token: str) -> None:
         """Ends the session that a refresh token is of, were it an old one. Twice is no error."""
@@ -214,21 +215,41 @@ class _State:
         return {"token": self.token, "refreshed_at": self.since, "expires_at": self.expiry}
 
 
-def _find(connection: Connection, claims: dict[str, Any], *, lock: bool = False) -> Row[Any]:
-    account = (accounts.c.did, accounts.c.handle, accounts.c.state, accounts.c.created_at)
-    query = (
-        select(sessions, *account)
-        .join(accounts, accounts.c.id == sessions.c.account)
-        .where(sessions.c.id == claims["sid"], accounts.c.did == claims["sub"])
+class _Row(NamedTuple):
+    """A session and its account, as `_get` reads them."""
+
+    id: str
+    account: int
+    app_password: str | None
+    token: str
+    replaced: str | None
+    refreshed_at: int
+    did: str
+    handle: str
+    state: State
+    created_at: int
+
+    @property
+    def session(self) -> Session:
+        account = Account(self.account, self.did, self.handle, self.state, self.created_at)
+        return Session(self.id, account, self.app_password)
+
+
+def _query() -> "Select[Any]":
+    tables = {**accounts.c, **sessions.c}  # of the two ids, the session's
+    return (
+        select(*(tables[name] for name in _Row._fields))
+        .join_from(sessions, accounts)
+        .where(sessions.c.id == bindparam("sid"), accounts.c.did == bindparam("sub"))
     )
-    if lock:
-        query = query.with_for_update(of=sessions)
-    row = connection.execute(query).first()
+
+
+_get = Statement(_query)
+_lock = Statement(lambda: _query().with_for_update(of=sessions))
+
+
+def _find(connection: Connection, statement: Statement, claims: dict[str, Any]) -> _Row:
+    row = statement.one(connection, sid=claims["sid"], sub=claims["sub"])
     if row is None:
         raise XrpcError("ExpiredToken", "the session has ended; sign in again")
-    return row
-
-
-def _session(row: Row[Any]) -> Session:
-    account = Account(row.account, row.did, row.handle, row.state, row.created_at)
-    return Session(row.id, account, row.app_password)
+    return _Row(*row)
