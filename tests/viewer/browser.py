@@ -121,7 +121,7 @@ class Look:
         return str(self.page.evaluate(_FOCUSED))
 
     def check(self) -> None:
-        assert self.told == []
+        assert not self.told, "\n".join([self.page.url, *self.told])
 
 
 _FOCUSED = """() => {

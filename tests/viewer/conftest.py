@@ -94,7 +94,7 @@ Serve = Callable[..., Running]
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     """Serves a space; ends it after the test."""
-    with _serving() as start:
+    with serving() as start:
         yield start
 
 
@@ -103,12 +103,14 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """The viewer over the demo's space. Not to be written to."""
     place = tmp_path_factory.mktemp("viewer")
     write_directory(place / "letta")
-    with Space.open(place / "home") as space, _serving() as start:
+    with Space.open(place / "home") as space, serving() as start:
         import_directory(space, place / "letta")
         yield start(space, letta=place / "letta")
 
 
-class _serving:  # noqa: N801 - used as a function
+class serving:  # noqa: N801 - used as a function
+    """Starts viewers, and ends them all."""
+
     def __init__(self) -> None:
         self._open: list[Any] = []
 
@@ -143,6 +145,6 @@ def space(home: Path) -> Iterator[Space]:
 def rich(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Rich, Running]]:
     """The viewer over a space that has everything. Not to be written to."""
     place = tmp_path_factory.mktemp("rich")
-    with Space.open(place / "home") as space, _serving() as start:
+    with Space.open(place / "home") as space, serving() as start:
         made = make(space, place / "letta")
         yield made, start(space, letta=made.letta)

@@ -192,6 +192,12 @@ def test_what_is_no_address_is_said() -> None:
         bind("no such host at all", 0)
 
 
+def test_answers_on_the_socket_are_not_held_back():
+    bound = bind("127.0.0.1", 0)
+    assert bound.socket.proto == socket.IPPROTO_TCP
+    bound.socket.close()
+
+
 def test_the_address_to_open_is_one_that_leads_here() -> None:
     bound = bind("0.0.0.0", 0)
     try:

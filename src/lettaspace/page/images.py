@@ -51,6 +51,16 @@ def image_bytes(data: Any, open_blob: Callable[[CID], bytes]) -> bytes:
     raise NotFound("an image has no data")
 
 
+def may_be_drawn(data: Any) -> bool:
+    """Whether browsers draw an image part's `data`, as far as can be told without its blob."""
+    if not isinstance(data, str):
+        return bool(data)
+    try:
+        return sniffed(binascii.a2b_base64(data)) is not None
+    except (binascii.Error, ValueError):
+        return False
+
+
 def image_size(data: Any) -> int | None:
     """About how many bytes an image has, without opening it."""
     if isinstance(data, dict) and isinstance(data.get("size"), int):

@@ -17,6 +17,7 @@ from lettaspace.conversation.records import MESSAGE
 from lettaspace.conversation.space import Space
 from lettaspace.conversation.usage import UsageCounter
 from lettaspace.errors import NotFound
+from lettaspace.page.images import may_be_drawn
 from lettaspace.page.messages import Redaction
 from lettaspace.viewer import templates
 
@@ -201,4 +202,6 @@ class MessageLinks:
         return path("c", self.rkey, "covered", rkey)
 
     def image(self, message: Message, part: int, data: Any) -> str | None:
-        return path("c", self.rkey, "m", message.rkey, "image", str(part)) if data else None
+        if not may_be_drawn(data):
+            return None
+        return path("c", self.rkey, "m", message.rkey, "image", str(part))
