@@ -12,13 +12,13 @@ and 5.
 """
 
 from collections.abc import Callable
-from typing import TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from lettaspace.atproto.admission import Access, Use
 from lettaspace.atproto.keys import VerifyingKey
 from lettaspace.atproto.proof import Request, presented
 from lettaspace.atproto.proof import bearer as service_bearer
-from lettaspace.atproto.tokens import ServiceAuth, Unverified, read_service_auth
+from lettaspace.atproto.tokens import KeyId, ServiceAuth, Unverified, read_service_auth
 from lettaspace.errors import Refused
 from lettaspace.server.calls import Call
 from lettaspace.server.errors import XrpcError
@@ -69,9 +69,17 @@ def service(host: Host, call: Call) -> ServiceAuth:
     return verified(host, token, token.verify)
 
 
-def verified(
-    host: Host, token: Use | Unverified[ServiceAuth], finish: Callable[[VerifyingKey], T]
-) -> T:
+class Signed(Protocol):
+    """A token that says who must have signed it: `Use`, `Exchange` or `Unverified`."""
+
+    @property
+    def issuer(self) -> str: ...
+
+    @property
+    def kid(self) -> KeyId: ...
+
+
+def verified(host: Host, token: Signed, finish: Callable[[VerifyingKey], T]) -> T:
     """What `finish` makes of the key that must have signed the token; if that does not fit, of
     the one its issuer has by now. Raises XrpcError if there is no such key, UpstreamTimeout
     if it cannot be had at the moment; Refused (BadJwtSignature)."""
@@ -96,7 +104,7 @@ def verb(call: Call) -> str:
     return "GET" if call.method.kind == "query" else "POST"
 
 
-def _key(host: Host, token: Use | Unverified[ServiceAuth], *, refresh: bool) -> VerifyingKey:
+def _key(host: Host, token: Signed, *, refresh: bool) -> VerifyingKey:
     try:
         return host.identity.key(token.issuer, token.kid, refresh=refresh)
     except IdentityError as error:

@@ -1,7 +1,7 @@
 """The repos of this host: found, written to, and emptied."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, select, update
@@ -13,7 +13,7 @@ from lettaspace.space.database import Database
 from lettaspace.space.repo import Committing, EmbeddedRepo
 from lettaspace.space.statement import Statement
 from lettaspace.space.view import View
-from lettaspace.space.writes import Plan, Written
+from lettaspace.space.writes import Write, Written
 
 _CACHED = 4096
 
@@ -31,9 +31,6 @@ class Head(NamedTuple):
     rev: str
     set_hash: bytes
 
-    def view(self, connection: Connection) -> View:
-        return View(connection, self.id)
-
 
 class Repos:
     """Finds repos in a database. `clock` gives seconds since 1970."""
@@ -48,7 +45,11 @@ class Repos:
         return self._tids.mint()
 
     def write(
-        self, space: str, did: str, plan: Plan, committing: Committing | None = None
+        self,
+        space: str,
+        did: str,
+        plan: Callable[[View], Sequence[Write]],
+        committing: Committing | None = None,
     ) -> list[Written]:
         """Writes what `plan` decides, all or nothing; see `writes.Repo.transact`."""
         repo = self._get(space, did)

@@ -187,7 +187,7 @@ outbox = Table(
     Index("outbox_next", "next_at"),
 )
 
-# Blobs that were uploaded and that no record refers to yet.
+# Which blobs an account has uploaded: those it may refer to.
 uploads = Table(
     "uploads",
     metadata,
