@@ -7,17 +7,32 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lettaspace.server import logins
+from lettaspace.server import (
+    blobs,
+    credentials,
+    logins,
+    logs,
+    maintenance,
+    notifications,
+    records,
+    simplespace,
+    sync,
+    vault,
+)
 from lettaspace.server.config import Config
 from lettaspace.server.host import Host
+from lettaspace.server.limits import AddressLimits
+from lettaspace.server.traffic import Observer, Traffic
 from lettaspace.server.wellknown import routes
 
-MODULES = (logins,)
+MODULES = (blobs, credentials, logins, maintenance, notifications, records, simplespace, sync)
 """Each has `register(host)`, which adds its methods, and its workers if it has any."""
 
 
 def create(config: Config) -> ASGIApp:
-    """The application of a host that is opened now and closed when the server ends."""
+    """The application of a host that is opened now and closed when the server ends, and the
+    logs of its process."""
+    logs.install(config.log)
     return application(Host.open(config), close=True)
 
 
@@ -43,4 +58,23 @@ def application(host: Host, *, close: bool = False) -> ASGIApp:
         is_method = scope["type"] == "http" and scope["path"] not in paths
         await (host.xrpc if is_method else elsewhere)(scope, receive, send)
 
-    return app
+    limited = AddressLimits(app, host.limits)
+    observers = _observers(host)
+    if not observers:
+        return limited
+    return Traffic(limited, observers, paths=paths, nsids=host.xrpc.nsids)
+
+
+def _observers(host: Host) -> list[Observer]:
+    """Who is told of requests, as the host is configured."""
+    found: list[Observer] = []
+    if host.config.log == "info":
+        found.append(logs.RequestLog(vault.secret(host.database, logs.KEY)))
+    if host.config.metrics_ports:
+        from lettaspace.server.metrics import Metrics, MetricsServer  # takes long to import
+
+        metrics = Metrics()
+        metrics.watch_outbox(host.database, host.clock)
+        host.workers.append(MetricsServer(metrics, host.config.metrics_ports))
+        found.append(metrics)
+    return found

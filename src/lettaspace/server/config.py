@@ -2,10 +2,15 @@
 
 import re
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from pathlib import Path
+from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from lettaspace.errors import InvalidInput
+from lettaspace.server.rates import Rates
+
+Level: TypeAlias = Literal["off", "error", "info"]
 
 _HOSTNAME = re.compile(
     r"(?=.{1,253}\Z)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -33,6 +38,14 @@ class Config:
     credential_lifetime: int = 600
     delegation_lifetime: int = 60
     plc_directory: str = "https://plc.directory"
+    rates: Rates = field(default_factory=Rates)
+    proxies: tuple[str, ...] = ()
+    """Addresses and networks of proxies in front. Of a request that comes from one of them, the
+    client's address is the last in `X-Forwarded-For` that is not one of them."""
+    metrics_ports: range = range(0)
+    """Ports on loopback, one for each process, where metrics are served; none by default."""
+    log: Level = "off"
+    """Faults, also a line for each request, or nothing; see `logs`."""
 
     def __post_init__(self) -> None:
         scheme, netloc = _split(self.origin)
@@ -44,6 +57,11 @@ class Config:
             raise InvalidInput(
                 "origin: is not https://; in development it may be http://localhost:PORT"
             )
+        for proxy in self.proxies:
+            try:
+                ip_network(proxy)
+            except ValueError:
+                raise InvalidInput("proxies: not an IP address or network") from None
 
     @property
     def netloc(self) -> str:

@@ -11,12 +11,18 @@ from lettaspace.atproto.keys import SigningKey
 from lettaspace.server import didweb, tables, vault
 from lettaspace.server.accounts import Account, Accounts
 from lettaspace.server.calls import Answer, Call
+from lettaspace.server.clients import Clients
 from lettaspace.server.config import Config, web_did
 from lettaspace.server.fetching import Fetcher
+from lettaspace.server.forwards import Forwards
 from lettaspace.server.identity import Resolver
+from lettaspace.server.limits import Limits
+from lettaspace.server.outbox import Outbox
 from lettaspace.server.replay import Revocations, UsedTokens
 from lettaspace.server.repos import Repos
 from lettaspace.server.sessions import Sessions
+from lettaspace.server.spaces import Spaces
+from lettaspace.server.writers import Writers
 from lettaspace.server.xrpc import Xrpc
 from lettaspace.space.database import Database
 
@@ -27,14 +33,6 @@ WriteHook: TypeAlias = Callable[[Connection, str, str, str, bytes], Callable[[],
 """Is told of each write to a repo, in the write's own transaction: the space, the account's DID,
 the new rev, and the hash (32 bytes) that its commit has. What it returns is called once the
 write is committed; it must neither raise nor take long."""
-
-
-class Limits(Protocol):
-    """How often something may be done."""
-
-    def spend(self, what: str, who: str, points: int = 1) -> None:
-        """Counts what `who`, an account or an address, does. Raises XrpcError,
-        RateLimitExceeded, if that is too much."""
 
 
 class Worker(Protocol):
@@ -66,12 +64,17 @@ class Host:
         self.sessions = Sessions(database, config.did, clock)
         self.fetcher = Fetcher(development=config.development)
         self.identity = Resolver(self.fetcher, local=self._local_document, plc=config.plc_directory)
-        self.limits: Limits = _Unlimited()
+        self.limits = Limits(config.rates, clock)
         self.delegations = UsedTokens(database, "delegation")
         self.attestations = UsedTokens(database, "attestation")
         self.proofs = UsedTokens(database, "dpop")
         self.revocations = Revocations(database, clock)
         self.repos = Repos(database, clock)
+        self.spaces = Spaces(database, clock)
+        self.writers = Writers(database, clock)
+        self.clients = Clients(self.fetcher)
+        self.outbox = Outbox(self)
+        self.forwards = Forwards(self)
         self.written: WriteHook = _nobody
         self.workers: list[Worker] = []
         self.xrpc = Xrpc(checking=checking)
@@ -90,11 +93,17 @@ class Host:
             raise
 
     def add(
-        self, nsid: str, handler: Handler, *, gate: Gate | None = None, limit: int | None = None
+        self,
+        nsid: str,
+        handler: Handler,
+        *,
+        gate: Gate | None = None,
+        limit: int | None = None,
+        slow: bool = False,
     ) -> None:
         """Serves a method with functions that take the host and the call; see `Xrpc.add`."""
         bound = None if gate is None else partial(gate, self)
-        self.xrpc.add(nsid, partial(handler, self), gate=bound, limit=limit)
+        self.xrpc.add(nsid, partial(handler, self), gate=bound, limit=limit, slow=slow)
 
     def document(self, account: Account) -> dict[str, Any]:
         """What this host says of an account: its DID document, as JSON."""
@@ -130,11 +139,6 @@ class Host:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-class _Unlimited:
-    def spend(self, what: str, who: str, points: int = 1) -> None:
-        pass
 
 
 def _nobody(connection: Connection, space: str, did: str, rev: str, digest: bytes) -> None:

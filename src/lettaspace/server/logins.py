@@ -39,8 +39,7 @@ def own_session(host: Host, call: Call) -> Session:
 
 def create_session(host: Host, call: Call) -> Answer:
     name: str = call.input["identifier"]
-    host.limits.spend("signIn", call.client or "")
-    host.limits.spend("signIn", name.lower())
+    host.limits.spend("signInAs", name.removeprefix("@").lower())
     proven = host.accounts.prove(name, call.input["password"])
     if proven is None:
         raise XrpcError("AuthenticationRequired", "wrong name or password")

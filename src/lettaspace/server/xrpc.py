@@ -16,7 +16,7 @@ whoever has no business here costs little. Source: XRPC spec; protocol, sections
 import asyncio
 import inspect
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, KeysView
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -33,6 +33,9 @@ from lettaspace.server.streams import Source
 from lettaspace.server.threads import Threads
 
 PREFIX = "/xrpc/"
+
+CALL = "lettaspace.call"
+"""Where the scope has the `Call`, for whoever observes requests."""
 
 MAX_JSON = 150 * 1024
 MAX_WRITES = 1_000_000
@@ -62,6 +65,7 @@ class _Endpoint:
     limit: int
     waits: bool
     """Whether the handler is a coroutine function."""
+    slow: bool
 
 
 class Xrpc:
@@ -85,6 +89,7 @@ class Xrpc:
         self._endpoints: dict[str, _Endpoint] = {}
         self._elsewhere = elsewhere
         self._threads = Threads(threads, "xrpc")
+        self._slow_threads = Threads(2 * threads, "xrpc-slow")
         self._patience = patience
         self._stall = stall
         self._checking = checking
@@ -96,12 +101,15 @@ class Xrpc:
         *,
         gate: Gate | None = None,
         limit: int | None = None,
+        slow: bool = False,
     ) -> None:
         """Serves a method. Raises InvalidInput for one without a lexicon.
 
         `gate` gets the call before its body is parsed, `input` still empty, and may raise; what
         it returns is the call's `caller`. It may be a coroutine function if the handler is one.
-        `limit` is the largest body in bytes where it is not the usual one.
+        `limit` is the largest body in bytes where it is not the usual one. `slow` is for plain
+        functions that may wait for the network: they run in threads of their own, so that slow
+        hosts elsewhere keep nobody from the methods that only need the database.
         """
         self._endpoints[nsid] = _Endpoint(
             methods.method(nsid),
@@ -109,6 +117,7 @@ class Xrpc:
             gate,
             LIMITS.get(nsid, MAX_JSON) if limit is None else limit,
             inspect.iscoroutinefunction(handler),
+            slow,
         )
 
     def method(
@@ -122,8 +131,14 @@ class Xrpc:
 
         return register
 
+    @property
+    def nsids(self) -> KeysView[str]:
+        """Its methods, as they are at any time."""
+        return self._endpoints.keys()
+
     def close(self) -> None:
         self._threads.close()
+        self._slow_threads.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not scope["path"].startswith(PREFIX):
@@ -168,7 +183,8 @@ class Xrpc:
                 raise XrpcError("RequestTimeout", "the body took too long", headers=CLOSE) from None
         if endpoint.waits:
             return await self._wait(endpoint, scope, body, deadline)
-        return await self._threads.run(lambda: self._work(endpoint, scope, body, deadline))
+        threads = self._slow_threads if endpoint.slow else self._threads
+        return await threads.run(lambda: self._work(endpoint, scope, body, deadline))
 
     def _work(self, endpoint: _Endpoint, scope: Scope, body: bytes, deadline: float) -> Reply:
         """Everything that a plain handler's request takes, in a worker thread."""
@@ -255,7 +271,9 @@ def _call(endpoint: _Endpoint, scope: Scope, deadline: float) -> Call:
     except InvalidInput as error:
         raise XrpcError("InvalidRequest", str(error)) from None
     client = scope.get("client")
-    return Call(endpoint.method, params, scope["headers"], client[0] if client else None, deadline)
+    address = client[0] if client else None
+    call = scope[CALL] = Call(endpoint.method, params, scope["headers"], address, deadline)
+    return call
 
 
 def _fill(call: Call, body: bytes) -> None:
