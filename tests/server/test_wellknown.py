@@ -8,6 +8,7 @@ from lettaspace import __version__
 from lettaspace.atproto.keys import SigningKey
 from lettaspace.errors import StoreUnavailable
 from lettaspace.server.documents import PDS, PDS_TYPE, Document
+from lettaspace.server.identity import IdentityError
 from tests.server.hosts import PASSWORD, Server
 
 
@@ -86,3 +87,28 @@ def test_what_people_and_robots_see(server: Server) -> None:
     answer = server.client.get("/xrpc/com.example.nothing")
     assert (answer.status_code, answer.json()["error"]) == (501, "MethodNotImplemented")
     assert server.client.post("/").status_code == 405
+
+
+def test_resolving_a_handle(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    account = server.add_account()
+    asked: list[str] = []
+
+    def resolve(handle: str) -> str:
+        asked.append(handle)
+        if handle == "otto.example.com":
+            return "did:web:otto.example.com"
+        raise IdentityError("no such name")
+
+    monkeypatch.setattr(server.host.identity, "resolve_handle", resolve)
+    path = "/xrpc/com.atproto.identity.resolveHandle"
+    for handle, did in (
+        ("Mira.localhost", account.did),
+        ("otto.example.com", "did:web:otto.example.com"),
+    ):
+        answer = server.client.get(path, params={"handle": handle})
+        assert answer.json() == {"did": did}
+    answer = server.client.get(path, params={"handle": "anna.example.com"})
+    assert (answer.status_code, answer.json()["error"]) == (400, "HandleNotFound")
+    answer = server.client.get(path, params={"handle": "anna"})
+    assert (answer.status_code, answer.json()["error"]) == (400, "InvalidRequest")
+    assert asked == ["otto.example.com", "anna.example.com"]

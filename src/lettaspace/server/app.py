@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from lettaspace.server import (
     blobs,
     credentials,
+    directory,
     logins,
     logs,
     maintenance,
@@ -25,7 +26,17 @@ from lettaspace.server.limits import AddressLimits
 from lettaspace.server.traffic import Observer, Traffic
 from lettaspace.server.wellknown import routes
 
-MODULES = (blobs, credentials, logins, maintenance, notifications, records, simplespace, sync)
+MODULES = (
+    blobs,
+    credentials,
+    directory,
+    logins,
+    maintenance,
+    notifications,
+    records,
+    simplespace,
+    sync,
+)
 """Each has `register(host)`, which adds its methods, and its workers if it has any."""
 
 
@@ -58,7 +69,7 @@ def application(host: Host, *, close: bool = False) -> ASGIApp:
         is_method = scope["type"] == "http" and scope["path"] not in paths
         await (host.xrpc if is_method else elsewhere)(scope, receive, send)
 
-    limited = AddressLimits(app, host.limits)
+    limited = AddressLimits(app, host.limits, host.xrpc.gated)
     observers = _observers(host)
     if not observers:
         return limited
