@@ -192,7 +192,7 @@ def test_what_is_no_address_is_said() -> None:
         bind("no such host at all", 0)
 
 
-def test_answers_on_the_socket_are_not_held_back():
+def test_answers_on_the_socket_are_not_held_back() -> None:
     bound = bind("127.0.0.1", 0)
     assert bound.socket.proto == socket.IPPROTO_TCP
     bound.socket.close()

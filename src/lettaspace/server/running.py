@@ -1,7 +1,7 @@
 """Serving: one process or several on a socket, until the process is told to stop."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from socket import socket
 from types import FrameType
@@ -12,6 +12,7 @@ from uvicorn.supervisors import Multiprocess
 from lettaspace.errors import StoreUnavailable
 from lettaspace.server.app import create
 from lettaspace.server.config import Config
+from lettaspace.server.connections import Connection
 
 _GRACE = 10
 """Seconds that requests are given at the end."""
@@ -32,12 +33,12 @@ def serve(
         _serve_alone(config, listening, on_ready)
     else:
         on_ready()
-        settings = _settings(partial(create, config), factory=True, workers=workers)
+        settings = _settings(partial(create, config), config.proxies, factory=True, workers=workers)
         Multiprocess(settings, sockets=[listening]).run()
 
 
 def _serve_alone(config: Config, listening: socket, on_ready: Callable[[], None]) -> None:
-    server = uvicorn.Server(_settings(create(config)))
+    server = uvicorn.Server(_settings(create(config), config.proxies))
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         server.should_exit = True
@@ -54,13 +55,16 @@ def _serve_alone(config: Config, listening: socket, on_ready: Callable[[], None]
         raise StoreUnavailable("the server could not start")
 
 
-def _settings(app: Callable[..., object], **more: object) -> uvicorn.Config:
+def _settings(app: Callable[..., object], proxies: Sequence[str], **more: object) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
         log_config=None,
         log_level="critical",
         access_log=False,
         server_header=False,
+        http=Connection,
         ws="none",
         lifespan="on",
         timeout_keep_alive=_KEEP_ALIVE,

@@ -51,12 +51,13 @@ def bind(address: str = "127.0.0.1", port: int | None = None) -> Bound:
     reason = ""
     for number in ports:
         try:
-            family, _, _, _, target = socket.getaddrinfo(
+            family, _, protocol, _, target = socket.getaddrinfo(
                 address or None, number, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )[0]
         except OSError:
             raise InvalidInput(f"{address!r} is no address of this machine") from None
-        listening = socket.socket(family, socket.SOCK_STREAM)
+        # Without its protocol, asyncio would not know it for TCP and leave Nagle's delays on.
+        listening = socket.socket(family, socket.SOCK_STREAM, protocol)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(target)
