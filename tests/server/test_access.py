@@ -1,0 +1,95 @@
+"""Every cell of the matrix, and what no cell says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from sqlalchemy import select
+
+from lettaspace.space import schema
+from tests.server.matrix import OK, READING, WRITES, WRITING, Cell, cells
+from tests.server.worlds import CALLERS, NOTE, World, world
+
+
+@pytest.fixture
+def populated(tmp_path) -> Iterator[World]:
+    with world(str(tmp_path / "host.db")) as there:
+        yield there
+
+
+@pytest.mark.parametrize("group", [READING, WRITING], ids=["reading", "writing"])
+def test_every_cell(populated, group):
+    wrong: list[str] = []
+    count = 0
+    before = revs(populated)
+    for cell in cells(group):
+        count += 1
+        answer = ask(populated, cell)
+        got = outcome(answer)
+        if got != cell.expected:
+            wrong.append(f"{cell}: {got}, not {cell.expected}")
+        elif got == OK:
+            wrong += [f"{cell}: {what}" for what in faults(populated, cell, answer)]
+        after = revs(populated)
+        if after != before and (got != OK or group is READING):
+            wrong.append(f"{cell}: changed something")
+        before = after
+    assert not wrong, "\n".join([f"{len(wrong)} of {count} cells:", *wrong[:40]])
+    assert count > 800
+
+
+def ask(there: World, cell: Cell) -> httpx.Response:
+    did, space = there.dids[cell.target], there.spaces[cell.space]
+    headers = CALLERS[cell.caller](there, cell.method, did, cell.space)
+    return there.call(cell.method, headers, **arguments(there, cell, space, did))
+
+
+def arguments(there: World, cell: Cell, space: str, did: str) -> dict[str, Any]:
+    name = cell.method.rpartition(".")[2]
+    values: dict[str, Any] = {"space": space, "repo": did}
+    if name in ("getRecord", "createRecord", "putRecord", "deleteRecord"):
+        values["collection"] = NOTE
+    if name == "getRecord":
+        values["rkey"] = "first"
+    if name == "getBlob":
+        values["cid"] = there.blobs.get(cell.target, there.blobs["mira"])
+    if name in ("putRecord", "deleteRecord"):
+        values["rkey"] = "again"
+    if name in ("createRecord", "putRecord"):
+        values["record"] = {"text": "cell"}
+    if name == "applyWrites":
+        kind = "com.atproto.space.applyWrites#create"
+        values["writes"] = [{"$type": kind, "collection": NOTE, "value": {"text": "cell"}}]
+    return values
+
+
+def outcome(answer: httpx.Response) -> tuple[int, str | None]:
+    return answer.status_code, None if answer.status_code == 200 else answer.json()["error"]
+
+
+def faults(there: World, cell: Cell, answer: httpx.Response) -> Iterator[str]:
+    """What is wrong with a good answer: it is about another repo than the one that was named."""
+    name = cell.method.rpartition(".")[2]
+    if cell.target not in World.WRITERS or name in WRITES:
+        return
+    if name == "getRecord" and answer.json()["value"]["text"] != cell.target:
+        yield "is another's record"
+    if name == "getBlob" and answer.content != f"{cell.target}'s picture".encode():
+        yield "is another's blob"
+    if name == "listBlobs" and answer.json()["cids"] != [there.blobs[cell.target]]:
+        yield "are another's blobs"
+    if name == "listRecords":
+        texts = [record["value"]["text"] for record in answer.json()["records"]]
+        if texts != [cell.target]:
+            yield "are another's records"
+
+
+def revs(there: World) -> list[tuple[str, str, str | None]]:
+    """The state of all repos that were ever written to."""
+    repos = schema.repos.c
+    query = select(repos.space, repos.author, repos.rev).order_by(repos.id)
+    with there.host.database.read() as connection:
+        return [tuple(row) for row in connection.execute(query)]
