@@ -92,6 +92,8 @@ PROCEDURE = {
     },
 }
 
+PARAMETER = "parameters.limit: is of a type that no text is read as"
+
 
 def changed(doc, path, value):
     doc = copy.deepcopy(doc)
@@ -223,6 +225,17 @@ def test_faults(path, value, said):
         (QUERY, "defs/main/output/scheme", {}, "output.scheme: is not a known field"),
         (QUERY, "defs/main/errors", {"name": "x"}, "errors: is not a list"),
         (QUERY, "defs/main/errors", [{}], "errors.name: is missing"),
+        (QUERY, "defs/main/errors", [{"name": 5}], "errors.name: is not a text"),
+        (QUERY, "defs/main/parameters/properties/limit", {"type": "object"}, PARAMETER),
+        (QUERY, "defs/main/parameters/properties/limit", {"type": "unknown"}, PARAMETER),
+        (
+            QUERY,
+            "defs/main/parameters/properties/limit",
+            {"type": "array", "items": {"type": "bytes"}},
+            PARAMETER,
+        ),
+        (QUERY, "defs/main/output/encoding", 5, "output.encoding: is not a media type"),
+        (QUERY, "defs/main/output/schema", {"type": "string"}, "output.schema: is not of type"),
         (PROCEDURE, "defs/main/input/schema/ref", "#out", "input.schema.ref: leads to no"),
     ],
 )

@@ -83,6 +83,15 @@ def _check_object(path: str, fields: dict[str, Any], defs: dict[str, Any]) -> No
                 _fail(step(path, listing), "names a property that does not exist")
 
 
+def _check_params(path: str, fields: dict[str, Any], defs: dict[str, Any]) -> None:
+    # They are read from texts. `unknown`, which the specification allows, says not how.
+    _check_object(path, fields, defs)
+    for name, schema in fields["properties"].items():
+        one = schema["items"] if schema["type"] == "array" else schema
+        if one["type"] not in ("boolean", "integer", "string"):
+            _fail(step(path, name), "is of a type that no text is read as")
+
+
 def _check_array(path: str, fields: dict[str, Any], defs: dict[str, Any]) -> None:
     _check_schema(step(path, "items"), fields["items"], defs)
 
@@ -176,13 +185,20 @@ def _check_method(path: str, fields: dict[str, Any], defs: dict[str, Any]) -> No
             where = step(path, name)
             needed = {"encoding"} if name != "message" else {"schema"}
             body = _fields(fields[name], where, needed, {"description", "schema"})
+            if type(body.get("encoding", "")) is not str:
+                _fail(step(where, "encoding"), "is not a media type")
             if "schema" in body:
-                _check_schema(step(where, "schema"), body["schema"], defs)
+                inner = step(where, "schema")
+                if _type(inner, body["schema"]) not in ("object", "ref", "union"):
+                    _fail(inner, "is not of type object, ref or union")
+                _check_schema(inner, body["schema"], defs)
     errors = fields.get("errors", [])
     if type(errors) is not list:
         _fail(step(path, "errors"), "is not a list")
     for error in errors:
-        _fields(error, step(path, "errors"), {"name"}, {"description"})
+        where = step(path, "errors")
+        if type(_fields(error, where, {"name"}, {"description"})["name"]) is not str:
+            _fail(step(where, "name"), "is not a text")
 
 
 def _check_limits(path: str, fields: dict[str, Any]) -> None:
@@ -259,7 +275,7 @@ _CHECKS: dict[str, Callable[[str, dict[str, Any], dict[str, Any]], None]] = {
     "boolean": _check_boolean,
     "integer": _check_integer,
     "object": _check_object,
-    "params": _check_object,
+    "params": _check_params,
     "procedure": _check_method,
     "query": _check_method,
     "record": _check_record,
