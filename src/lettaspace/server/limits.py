@@ -10,7 +10,7 @@ import hashlib
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Final, Literal, TypeAlias
@@ -87,20 +87,28 @@ class Limits:
 
 
 class AddressLimits:
-    """An ASGI application behind the limits of addresses."""
+    """An ASGI application behind the limits of addresses.
 
-    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+    `gated` are the paths where authorization is looked at before anything else is done; at
+    others a header that says nothing makes no request less anonymous.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Limits, gated: Collection[str]) -> None:
         self._app = app
         self._limits = limits
+        self._gated = gated
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] == "OPTIONS":
             await self._app(scope, receive, send)
             return
         who = address(scope)
-        known = any(name == b"authorization" for name, _ in scope["headers"])
+        path = scope["path"]
+        known = path in self._gated and any(
+            name == b"authorization" for name, _ in scope["headers"]
+        )
         try:
-            what = _BY_ADDRESS.get(scope["path"])
+            what = _BY_ADDRESS.get(path)
             if what is not None:
                 self._limits.spend(what, who)
             if known:

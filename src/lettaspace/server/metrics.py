@@ -11,7 +11,14 @@ from contextlib import suppress
 from typing import Final
 from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.exposition import start_http_server
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -46,6 +53,8 @@ class Metrics:
     """The numbers of one process, in a registry of their own. An `Observer` of requests."""
 
     def __init__(self) -> None:
+        # A second line for each, which nobody reads.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self._requests = Counter(
             "lettaspace_requests",

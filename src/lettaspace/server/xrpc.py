@@ -136,6 +136,11 @@ class Xrpc:
         """Its methods, as they are at any time."""
         return self._endpoints.keys()
 
+    @property
+    def gated(self) -> frozenset[str]:
+        """The paths of methods with a gate."""
+        return frozenset(PREFIX + nsid for nsid, one in self._endpoints.items() if one.gate)
+
     def close(self) -> None:
         self._threads.close()
         self._slow_threads.close()

@@ -2,7 +2,8 @@
 
 import contextlib
 import sys
-from typing import Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +16,9 @@ from lettaspace.cli.hosting import (
     place,
 )
 from lettaspace.cli.text import counted, field
+
+if TYPE_CHECKING:
+    from lettaspace.server.rates import Rates
 
 PORT = 7480
 
@@ -32,6 +36,36 @@ PORT = 7480
 @click.option(
     "--workers", type=click.IntRange(1, 64), default=1, metavar="N", help="Processes. Default: 1."
 )
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    envvar="LETTASPACE_PROXIES",
+    metavar="ADDRESS",
+    help="An address or network whose X-Forwarded-For is believed. Default: none.",
+)
+@click.option(
+    "--limit",
+    "limits",
+    multiple=True,
+    envvar="LETTASPACE_LIMITS",
+    metavar="NAME=N",
+    help="A rate limit other than the default; 0 for none. docs/operating.md names them.",
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(1, 65535),
+    envvar="LETTASPACE_METRICS_PORT",
+    metavar="N",
+    help="Serve metrics on loopback; each worker at a port of its own, from N on. Default: off.",
+)
+@click.option(
+    "--log",
+    type=click.Choice(("off", "error", "info")),
+    default="info",
+    envvar="LETTASPACE_LOG",
+    help="What goes to standard error: `info` has a line for each request. Default: info.",
+)
 @json_option
 @click.pass_obj
 def command(
@@ -42,6 +76,10 @@ def command(
     origin: str | None,
     development: bool,
     workers: int,
+    proxies: tuple[str, ...],
+    limits: tuple[str, ...],
+    metrics_port: int | None,
+    log: Any,
 ) -> None:
     """Serve a host: permissioned repos and spaces for its accounts, over XRPC, until stopped.
 
@@ -64,7 +102,15 @@ def command(
                 "say how others reach this host: --origin https://NAME; "
                 "or try it on this machine alone: --development"
             )
-        config = Config(origin, place(app, database), development=development)
+        config = Config(
+            origin,
+            place(app, database),
+            development=development,
+            rates=_rates(limits),
+            proxies=proxies,
+            metrics_ports=range(metrics_port, metrics_port + workers) if metrics_port else range(0),
+            log=log,
+        )
         with accounts(app, database) as (opened, known):
             if workers > 1 and opened.engine.dialect.name == "sqlite":
                 raise InvalidInput("several workers need PostgreSQL: --database postgresql://…")
@@ -92,6 +138,21 @@ def command(
             "development": development,
         }
         serve(config, bound.socket, workers=workers, on_ready=announce)
+
+
+def _rates(limits: tuple[str, ...]) -> "Rates":
+    from lettaspace.errors import InvalidInput
+    from lettaspace.server.rates import Rates
+
+    known = [each.name for each in fields(Rates)]
+    rates: dict[str, int] = {}
+    for limit in limits:
+        name, _, number = limit.partition("=")
+        if name.replace("-", "_") not in known or not number.isdecimal() or len(number) > 9:
+            names = ", ".join(known).replace("_", "-")
+            raise InvalidInput(f"--limit is NAME=N; the names are {names}")
+        rates[name.replace("-", "_")] = int(number)
+    return Rates(**rates)
 
 
 def _tell(app: App, form: dict[str, Any], database: str) -> None:
