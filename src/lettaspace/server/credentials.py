@@ -30,6 +30,7 @@ def register(host: Host) -> None:
 def get_delegation_token(host: Host, call: Call) -> Answer:
     caller: Session = call.caller
     caller.require_own_password()
+    host.limits.spend("delegate", caller.did)
     space = parse_space_ref(call.params["space"])
     key = host.accounts.signing_key(caller.did)
     return Answer({"token": mint_delegation(key, caller.did, space, host.clock())})
