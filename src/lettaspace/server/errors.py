@@ -76,6 +76,7 @@ GENERAL = STATUS.keys() | {
     "InvalidSpaceUri",
     "InvalidToken",
     "MalformedCursor",
+    "NotSpaceOwner",
     "RepoDeactivated",
     "RepoNotFound",
     "RepoSuspended",

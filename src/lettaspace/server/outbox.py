@@ -69,6 +69,7 @@ class Outbox:
         self._changed = threading.Condition()
         self._fresh: OrderedDict[tuple[str, str], Notice] = OrderedDict()
         self._running = False
+        self._over = threading.Event()
         self._threads: list[threading.Thread] = []
 
     def put(
@@ -93,6 +94,7 @@ class Outbox:
 
     def start(self) -> None:
         self._running = True
+        self._over.clear()
         works = [self._work_due, *[self._work_fresh] * _FRESH_THREADS]
         self._threads = [
             threading.Thread(target=work, name=f"outbox-{i}", daemon=True)
@@ -106,6 +108,7 @@ class Outbox:
         with self._changed:
             self._running = False
             self._changed.notify_all()
+        self._over.set()
         for thread in self._threads:
             thread.join(_STOP_SECONDS)
 
@@ -137,12 +140,9 @@ class Outbox:
             self._guarded(partial(self._deliver, notice))
 
     def _work_due(self) -> None:
-        while True:
+        self._guarded(self.deliver_due)
+        while not self._over.wait(TICK_SECONDS):
             self._guarded(self.deliver_due)
-            with self._changed:
-                self._changed.wait_for(lambda: not self._running, TICK_SECONDS)
-                if not self._running:
-                    return
 
     def _guarded(self, work: Callable[[], object]) -> None:
         """A worker outlives whatever happens to it."""
