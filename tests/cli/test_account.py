@@ -140,10 +140,13 @@ def test_o61_removing_is_confirmed_and_noted(cli: Cli) -> None:
     assert asked.json["error"] == "InvalidInput"
 
     done = cli("account", "remove", DID, "--yes", "--json").json
-    assert done["removed"]["app_passwords"] == 1
+    assert list(done["removed"]) == [
+        "repos", "records", "blobs", "spaces", "appPasswords", "sessions",
+    ]  # fmt: skip
+    assert done["removed"]["appPasswords"] == 1
     assert cli("account", "list", "--json").json == []
     (noted,) = cli("account", "list", "--removed", "--json").json
-    assert (noted["handle"], noted["did"], noted["what"]) == (HANDLE, DID, done["removed"])
+    assert (noted["handle"], noted["did"], noted["removed"]) == (HANDLE, DID, done["removed"])
     assert HANDLE in cli("account", "list", "--removed").out
     assert cli("account", "remove", HANDLE, "--yes").code == 1
 

@@ -12,6 +12,7 @@ from lettaspace.errors import Conflict, InvalidInput, NotFound
 from lettaspace.server import passwords, tables
 from lettaspace.server.accounts import STATES, Account, Accounts, Proven, check_handle
 from lettaspace.server.config import web_did
+from lettaspace.server.errors import XrpcError
 from lettaspace.space.database import Database
 from tests.server.hosts import NOW, PASSWORD, Clock
 
@@ -153,6 +154,21 @@ def test_nobody_matches_nothing() -> None:
     assert not passwords.matches("", None)
     assert not passwords.matches("anything", None)
     assert not passwords.matches("anything", "not what argon2 makes")
+
+
+def test_where_too_many_sign_in_some_are_sent_away(accounts: Accounts, mira: Account) -> None:
+    places = [passwords._waiting.acquire(blocking=False) for _ in range(4)]
+    try:
+        assert places == [True] * 4
+        with pytest.raises(XrpcError) as caught:
+            accounts.prove(HANDLE, PASSWORD)
+        assert (caught.value.name, caught.value.status) == ("NotEnoughResources", 503)
+        app = accounts.add_app_password(mira, "laptop")  # costs nothing to compare
+        assert accounts.prove(HANDLE, app) == Proven(mira, "laptop")
+    finally:
+        for _ in places:
+            passwords._waiting.release()
+    assert accounts.prove(HANDLE, PASSWORD) == Proven(mira, None)
 
 
 def test_what_is_kept_is_no_password(database: Database, accounts: Accounts, mira: Account) -> None:

@@ -1,11 +1,11 @@
 """Whose repos are here: accounts, their states, passwords and signing keys."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Literal, TypeAlias, cast, get_args
 
-from sqlalchemy import ColumnElement, bindparam, delete, false, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from lettaspace.atproto.keys import Curve, SigningKey
@@ -26,7 +26,7 @@ MAX_NAME = 64
 _NOBODYS = frozenset(
     ("alt", "arpa", "example", "internal", "invalid", "local", "localhost", "onion", "test")
 )
-"""Top-level domains that no handle has (handle spec); those two of development are ours."""
+"""Top-level domains that no handle has (handle spec)."""
 
 _FOR_DEVELOPMENT = frozenset(("localhost", "test"))
 
@@ -64,8 +64,18 @@ class Proven:
     app_password: str | None
 
 
-_columns = (accounts.c.id, accounts.c.did, accounts.c.handle, accounts.c.state,
-            accounts.c.created_at)  # fmt: skip
+_columns = [accounts.c[each.name] for each in fields(Account)]
+
+
+def _look_up(name: str) -> Statement:
+    """The account whose DID or handle is `name`, and what is kept of its password."""
+    where = accounts.c[name] == bindparam("name")
+    return Statement(lambda: select(*_columns, accounts.c.password).where(where))
+
+
+_by_did, _by_handle = _look_up("did"), _look_up("handle")
+
+_all = Statement(lambda: select(*_columns).order_by(accounts.c.handle))
 
 _get_key = Statement(
     lambda: select(accounts.c.key_type, accounts.c.key).where(accounts.c.did == bindparam("did"))
@@ -105,8 +115,7 @@ class Accounts:
     def all(self) -> list[Account]:
         """By handle."""
         with self._database.read() as connection:
-            rows = connection.execute(select(*_columns).order_by(accounts.c.handle)).all()
-        return [_account(row) for row in rows]
+            return [Account(*row) for row in _all.all(connection)]
 
     def by_did(self, did: str) -> Account | None:
         return self._find(did) if is_did(did) else None
@@ -125,7 +134,9 @@ class Accounts:
         """Raises InvalidInput for a state that there is not."""
         if state not in STATES:
             raise InvalidInput(f"a state is one of {', '.join(STATES)}")
-        self._update(account, state=state)
+        change = update(accounts).where(accounts.c.id == account.id).values(state=state)
+        with self._database.write() as connection:
+            connection.execute(change)
 
     def signing_key(self, did: str) -> SigningKey:
         """What signs in this account's name. Raises NotFound."""
@@ -153,21 +164,20 @@ class Accounts:
         Takes the same time whether or not there is such an account. Slow on purpose: not for
         an event loop.
         """
-        query = select(*_columns, accounts.c.password).where(_is_called(name))
         with self._database.read() as connection:
-            row = connection.execute(query).first()
-            if row is not None and passwords.is_app_password(password):
-                kept = passwords.keep_app_password(row.did, password)
+            account, kept = _find(connection, name) or (None, None)
+            if account is not None and passwords.is_app_password(password):
                 found = connection.execute(
                     select(app_passwords.c.name).where(
-                        app_passwords.c.account == row.id, app_passwords.c.hash == kept
+                        app_passwords.c.account == account.id,
+                        app_passwords.c.hash == passwords.keep_app_password(account.did, password),
                     )
                 ).scalar()
                 if found is not None:
-                    return Proven(_account(row), found)
-        if not passwords.matches(password, None if row is None else row.password):
+                    return Proven(account, found)
+        if not passwords.matches(password, kept):
             return None
-        return None if row is None else Proven(_account(row), None)
+        return None if account is None else Proven(account, None)
 
     def add_app_password(self, account: Account, name: str, *, privileged: bool = False) -> str:
         """A new one, which is not to be had again.
@@ -216,14 +226,21 @@ class Accounts:
             )
             return gone.rowcount > 0
 
-    def _update(self, account: Account, **values: Any) -> None:
-        with self._database.write() as connection:
-            connection.execute(update(accounts).where(accounts.c.id == account.id).values(values))
-
     def _find(self, name: str) -> Account | None:
         with self._database.read() as connection:
-            row = connection.execute(select(*_columns).where(_is_called(name))).first()
-        return None if row is None else _account(row)
+            found = _find(connection, name)
+        return None if found is None else found[0]
+
+
+def _find(connection: Connection, name: str) -> tuple[Account, str] | None:
+    """The account of this name and what is kept of its password."""
+    if is_did(name):
+        row = _by_did.one(connection, name=name)
+    elif is_handle(handle := _bare(name)):
+        row = _by_handle.one(connection, name=handle.lower())
+    else:
+        row = None
+    return None if row is None else (Account(*row[:-1]), row[-1])
 
 
 def check_handle(text: str, *, development: bool = False) -> str:
@@ -240,20 +257,8 @@ def check_handle(text: str, *, development: bool = False) -> str:
     return handle
 
 
-def _is_called(name: str) -> ColumnElement[bool]:
-    """Whether an account has this DID or handle."""
-    if is_did(name):
-        return accounts.c.did == name
-    handle = _bare(name)
-    return accounts.c.handle == handle.lower() if is_handle(handle) else false()
-
-
 def _bare(handle: str) -> str:
     return handle.removeprefix("@")
-
-
-def _account(row: Any) -> Account:
-    return Account(row.id, row.did, row.handle, row.state, row.created_at)
 
 
 @lru_cache(maxsize=256)

@@ -15,6 +15,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
 from lettaspace.errors import InvalidInput
+from lettaspace.server.errors import XrpcError
 
 SHORTEST = 8
 LONGEST = 256
@@ -22,8 +23,9 @@ LONGEST = 256
 # OWASP's recommendation for argon2id: 19 MiB, two passes. Some 20 ms of one core.
 _hasher = PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
 
-# However many sign in at once, memory and cores are left for everybody else.
+# However many sign in at once, memory, cores and threads are left for everybody else.
 _at_once = threading.BoundedSemaphore(2)
+_waiting = threading.BoundedSemaphore(4)
 
 _ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"
 _app_password = re.compile(rf"[{_ALPHABET}]{{4}}(?:-[{_ALPHABET}]{{4}}){{3}}").fullmatch
@@ -53,14 +55,21 @@ def keep(password: str) -> str:
 
 
 def matches(password: str, kept: str | None) -> bool:
-    """Whether this is the password that was kept. With None it never is, after as much work."""
+    """Whether this is the password that was kept. With None it never is, after as much work.
+
+    Raises XrpcError, NotEnoughResources, where too many are compared already.
+    """
     if len(password) > LONGEST:
         password, kept = "", None
-    with _at_once:
-        try:
+    if not _waiting.acquire(blocking=False):
+        raise XrpcError("NotEnoughResources", "too many are signing in; try again in a moment")
+    try:
+        with _at_once:
             return _hasher.verify(kept or _nobodys(), password) and kept is not None
-        except (Argon2Error, InvalidHashError):
-            return False
+    except (Argon2Error, InvalidHashError):
+        return False
+    finally:
+        _waiting.release()
 
 
 def keep_app_password(did: str, password: str) -> bytes:

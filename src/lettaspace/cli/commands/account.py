@@ -122,7 +122,13 @@ def list_(app: App, removed: bool, database: str | None) -> None:
     if removed:
         if app.json:
             app.out.json_list(
-                {**asdict(each), "removed_at": _time(each.removed_at)} for each in gone
+                {
+                    "handle": each.handle,
+                    "did": each.did,
+                    "removedAt": _time(each.removed_at),
+                    "removed": _numbers(each.what),
+                }
+                for each in gone
             )
         else:
             rows = [(e.handle, e.did, _local(e.removed_at), _listed(e.what)) for e in gone]
@@ -157,7 +163,7 @@ def remove(app: App, name: str, yes: bool, database: str | None) -> None:
         else:
             what = removal.holdings(opened, account)
     if app.json and yes:
-        app.out.json({**_form(account), "removed": asdict(what)})
+        app.out.json({**_form(account), "removed": _numbers(asdict(what))})
     elif not app.json:
         verb = "Removed" if yes else "Would remove"
         app.out.line(f"{verb} {field(account.handle)} ({field(account.did)}): {_counts(what)}.")
@@ -249,6 +255,11 @@ def _form(account: "Account") -> dict[str, Any]:
 
 def _counts(what: "Holdings") -> str:
     return _listed(asdict(what))
+
+
+def _numbers(what: dict[str, int]) -> dict[str, int]:
+    """As JSON names them."""
+    return {name.replace("_p", "P"): number for name, number in what.items()}
 
 
 def _listed(numbers: dict[str, int]) -> str:
