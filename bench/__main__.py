@@ -16,6 +16,7 @@ from typing import Any
 from bench import (
     append,
     compactions,
+    host,
     imports,
     large,
     library,
@@ -45,6 +46,8 @@ BENCHMARKS: dict[str, Callable[[Context], list[Figure]]] = {
     "search": searches.search,
     "viewer-last-page": pages.last_page,
     "viewer-list": pages.long_list,
+    "host-writes": host.writes,
+    "host-reads": host.reads,
     "window-at-1m": large.window,
     "append-at-1m": large.append,
 }
