@@ -20,7 +20,8 @@ LAYERS = (
     {"conversation"},
     {"letta", "server", "remote"},
     {"demo", "page"},
-    {"viewer", "export"},
+    {"export"},
+    {"viewer"},
     {"cli"},
     {"__main__"},
 )

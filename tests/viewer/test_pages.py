@@ -233,3 +233,22 @@ def test_what_was_written_meanwhile_is_shown(space: Space, serve: Serve) -> None
     talk.append(User.text("just said"))
     assert "1 message window 1" in here.page("/").text
     assert "just said" in here.page(f"/c/{talk.rkey}").text
+
+
+@pytest.mark.parametrize("form", ["md", "html", "json", "jsonl"])
+def test_o45_downloads_are_redacted(space: Space, serve: Serve, form: str) -> None:
+    secret = "ghp_" + "E" * 36
+    talk = space.create_conversation(space.create_agent("Otter"), title=f"about {secret}")
+    talk.append(User.text(f"keep {secret} for me"))
+    here = serve(space)
+    (link,) = here.page(f"/c/{talk.rkey}").links(f"export.{form}")[:1]
+    answer = here.get(link)
+    assert answer.status_code == 200
+    assert "for me" in answer.text
+    assert secret not in answer.text
+    assert answer.headers["content-disposition"] == f'attachment; filename="{talk.rkey}.{form}"'
+
+
+def test_there_are_no_other_forms(demo: Running) -> None:
+    assert demo.get(f"/c/{KILN}/export.exe").status_code == 404
+    assert demo.get("/c/nothing/export.md").status_code == 404

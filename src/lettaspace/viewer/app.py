@@ -27,6 +27,7 @@ from lettaspace.viewer import templates
 from lettaspace.viewer.context import memory, memory_commit, memory_file, prompt
 from lettaspace.viewer.conversation import conversation, covered, image, message
 from lettaspace.viewer.conversations import agent, agents, conversations
+from lettaspace.viewer.downloads import download
 from lettaspace.viewer.guard import Guard, Hosts, nothing
 from lettaspace.viewer.live import Live, live
 from lettaspace.viewer.records import record
@@ -71,6 +72,7 @@ def viewer(
         Route("/agents/{agent}/memory/commit/{revision}", memory_commit),
         Route("/c/{rkey}", conversation),
         Route("/c/{rkey}/prompt", prompt),
+        Route("/c/{rkey}/export.{form}", download),
         Route("/c/{rkey}/covered/{tid}", covered),
         Route("/c/{rkey}/m/{tid}", message),
         Route("/c/{rkey}/m/{tid}/image/{part:int}", image),
