@@ -66,7 +66,9 @@ def service(host: Host, call: Call) -> ServiceAuth:
     handler to compare: Forbidden if it is another."""
     text = service_bearer(fields(call))
     token: Unverified[ServiceAuth] = read_service_auth(text, host.clock(), call.method.nsid)
-    return verified(host, token, token.verify)
+    # Handlers call this themselves; the log wants to know all the same.
+    call.caller = caller = verified(host, token, token.verify)
+    return caller
 
 
 class Signed(Protocol):

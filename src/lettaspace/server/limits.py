@@ -21,6 +21,7 @@ from lettaspace.server.errors import XrpcError
 from lettaspace.server.incoming import CLOSE
 from lettaspace.server.rates import Rates
 from lettaspace.server.replies import refuse, send_reply
+from lettaspace.server.xrpc import CALL
 
 What: TypeAlias = Literal[
     "write", "upload", "delegate", "signInAs", "signIn", "exchange", "notify", "anonymous", "refuse"
@@ -121,8 +122,10 @@ class AddressLimits:
             return
 
         async def counting(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] == 401:
-                self._limits.note("refuse", who)
+            if message["type"] == "http.response.start" and message["status"] in _REFUSALS:
+                call = scope.get(CALL)
+                if call is None or call.caller is None:
+                    self._limits.note("refuse", who)
             await send(message)
 
         await self._app(scope, receive, counting if known else send)
@@ -194,6 +197,9 @@ class _Window:
 def _windows(*pairs: tuple[int, int]) -> tuple[_Window, ...]:
     return tuple(_Window(limit, seconds) for limit, seconds in pairs if limit)
 
+
+# What a gate answers with; a token that is none is a 400, as with the reference.
+_REFUSALS = (400, 401, 403)
 
 _SPACE = "/xrpc/com.atproto.space."
 
