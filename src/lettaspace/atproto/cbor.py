@@ -39,13 +39,14 @@ _KEY = "map key is not a string"
 _SURROGATE = "text with a lone surrogate"
 
 
-def encode(value: Any) -> bytes:
+def encode(value: Any, *, checked: bool = False) -> bytes:
     """The DAG-CBOR encoding of a value.
 
     Raises InvalidRecord, naming the path, for anything outside the data model: floats, large
-    integers, lone surrogates, keys that are not strings, tuples and other types, depth.
+    integers, lone surrogates, keys that are not strings, tuples and other types, depth. What is
+    `checked` is known to be a value of the data model, such as what `data.loads` gives.
     """
-    if (problem := _problem(value)) is not None:
+    if not checked and (problem := _problem(value)) is not None:
         raise InvalidRecord(_locate(value, problem))
     try:
         return encode_dag_cbor(value, cid_type=CID)

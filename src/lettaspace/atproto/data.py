@@ -10,15 +10,20 @@ something else of these, so all are refused.
 """
 
 import json
+import re
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from lettaspace.atproto.cbor import MAX_DEPTH, check, step
+from lettaspace.atproto.cbor import MAX_DEPTH, MAX_INT, check, step
 from lettaspace.atproto.cid import CID, RAW
 from lettaspace.errors import InvalidInput, InvalidRecord
 
 _BLOB_KEYS = {"$type", "ref", "mimeType", "size"}
+_SPECIAL = frozenset(("$bytes", "$link", "$type", "__proto__"))
+
+# From UTF-8, half of a surrogate pair (which may have its other half) only comes as an escape.
+_may_have_surrogate = re.compile(r"\\u[dD][89a-fA-F]").search
 
 
 def from_json(obj: Any) -> Any:
@@ -48,15 +53,11 @@ def loads(text: str | bytes) -> Any:
     Raises InvalidRecord for text that is not JSON, for duplicate keys, for numbers with a
     fraction or an exponent, and whatever `from_json` raises it for. `-0` is 0.
     """
+    given_text = isinstance(text, str)
     try:
         if not isinstance(text, str):
             text = text.decode()
-        obj = json.loads(
-            text,
-            object_pairs_hook=_object,
-            parse_float=_refuse_float,
-            parse_constant=_refuse_float,
-        )
+        obj = _parse(text)
     except UnicodeDecodeError:
         raise InvalidRecord("not JSON: not UTF-8") from None
     except json.JSONDecodeError as error:
@@ -65,7 +66,52 @@ def loads(text: str | bytes) -> Any:
         raise InvalidRecord("JSON: integer beyond 2^53 - 1") from None
     except RecursionError:
         raise InvalidRecord(f"JSON: nested deeper than {MAX_DEPTH}") from None
-    return from_json(obj)
+    top = [obj]
+    if not _read_in_place(top):
+        return from_json(_parse(text))  # which says what is wrong, and where
+    if given_text or _may_have_surrogate(text):
+        check(top[0])
+    return top[0]
+
+
+def _parse(text: str) -> Any:
+    return json.loads(
+        text,
+        object_pairs_hook=_object,
+        parse_float=_refuse_float,
+        parse_constant=_refuse_float,
+    )
+
+
+def _read_in_place(top: list[Any]) -> bool:
+    """Makes the value of what JSON was parsed to, the only element of the list, in one pass.
+
+    False, with some of it done, if it is none. Lone surrogates are not looked for.
+    """
+    level: list[Any] = [top]
+    for _ in range(MAX_DEPTH + 1):
+        deeper: list[Any] = []
+        for node in level:
+            for key, item in node.items() if type(node) is dict else enumerate(node):
+                kind = type(item)
+                if kind is str or item is None or kind is bool:
+                    continue
+                if kind is int:
+                    if not -MAX_INT <= item <= MAX_INT:
+                        return False
+                elif kind is list or item.keys().isdisjoint(_SPECIAL):
+                    deeper.append(item)
+                else:
+                    try:
+                        new = node[key] = _from_json(item)
+                    except _RefusedError:
+                        return False
+                    if type(new) is dict:
+                        deeper.append(new)
+        if not deeper:
+            return True
+        level = deeper
+    return False
 
 
 def dumps(value: Any) -> str:

@@ -151,20 +151,22 @@ class _Batch:
 
     def create(self, collection: str, rkey: str | None, value: Value) -> None:
         key = self._host.repos.new_key() if rkey is None else rkey
-        status = self._check(collection, key, value)
-        self._add(lambda _: Create(collection, key, value), CREATE_POINTS, status)
+        data, status = self._check(collection, key, value)
+        write = Create(collection, key, value, data)
+        self._add(lambda _: write, CREATE_POINTS, status)
 
     def update(self, collection: str, rkey: str, value: Value) -> None:
-        status = self._check(collection, rkey, value)
-        self._add(lambda _: Update(collection, rkey, value), UPDATE_POINTS, status)
+        data, status = self._check(collection, rkey, value)
+        write = Update(collection, rkey, value, data=data)
+        self._add(lambda _: write, UPDATE_POINTS, status)
 
     def put(self, collection: str, rkey: str, value: Value) -> None:
         """Creates the record, or replaces it."""
-        status = self._check(collection, rkey, value)
+        data, status = self._check(collection, rkey, value)
 
         def plan(view: View) -> Write:
-            kind = Update if view.cids(collection, [rkey]) else Create
-            return kind(collection, rkey, value)
+            kind = Update if view.has(collection, rkey) else Create
+            return kind(collection, rkey, value, data=data)
 
         self._add(plan, UPDATE_POINTS, status)
 
@@ -172,7 +174,7 @@ class _Batch:
         """With `may_lack` it is no error if the record is not there."""
 
         def plan(view: View) -> Write | None:
-            there = not may_lack or view.cids(collection, [rkey])
+            there = not may_lack or view.has(collection, rkey)
             return Delete(collection, rkey) if there else None
 
         self._add(plan, DELETE_POINTS, None)
@@ -217,12 +219,18 @@ class _Batch:
         self._points += points
         self._statuses.append(status)
 
-    def _check(self, collection: str, rkey: str, value: Value) -> str | None:
-        """Raises InvalidRecord for what may not be stored; adds the type to the value."""
+    def _check(self, collection: str, rkey: str, value: Value) -> tuple[bytes, str | None]:
+        """The record's encoding and the status of its validation; adds the type to the value.
+
+        Raises InvalidRecord for what may not be stored.
+        """
         if value.setdefault("$type", collection) != collection:
             raise InvalidRecord(f"$type is not {collection}")
-        self._blobs += uploads.blobs_in(value)
-        return validated(collection, rkey, value, self._validate)
+        status = validated(collection, rkey, value, self._validate)
+        data = cbor.encode(value, checked=True)
+        if uploads.may_have_blobs(data):
+            self._blobs += uploads.blobs_in(value)
+        return data, status
 
 
 def validated(collection: str, rkey: str, value: Value, validate: bool | None) -> str | None:

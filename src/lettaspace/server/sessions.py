@@ -10,7 +10,7 @@ session. Tokens are the host's own (HS256), so only their row is ever looked up.
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final, NamedTuple
 
 import jwt
@@ -34,6 +34,7 @@ REFRESH_TYPE: Final = "refresh+jwt"
 
 _ALGORITHM = "HS256"
 _LONGEST = 4096
+_TOKENS = 2048
 
 # As the reference names them; clients may look, this host has its own ways to know.
 _SCOPE_OWN = "com.atproto.access"
@@ -88,6 +89,8 @@ class Sessions:
         self._database = database
         self._did = did
         self._clock = clock
+        # A client sends one token many times, and checking it takes longer than finding its row.
+        self._decoded = lru_cache(maxsize=_TOKENS)(self._decode)
 
     def open(self, account: Account, app_password: str | None = None) -> Tokens:
         """A new session, after a password was proven."""
@@ -164,28 +167,32 @@ class Sessions:
 
     def _read(self, token: str, typ: str, *, expired: bool = False) -> dict[str, Any]:
         try:
-            if len(token) > _LONGEST:
-                raise jwt.InvalidTokenError
-            read = jwt.decode_complete(
-                token,
-                self._secret,
-                algorithms=[_ALGORITHM],
-                audience=self._did,
-                options={
-                    "require": ["sub", "sid", "exp"],
-                    "verify_exp": False,
-                    "verify_iat": False,
-                },
-            )
+            found, claims = self._decoded(token)
         except jwt.InvalidTokenError:
             raise XrpcError("InvalidToken", "this is no token of this host") from None
-        if read["header"].get("typ") != typ:
+        if found != typ:
             kind = "an access" if typ == ACCESS_TYPE else "a refresh"
             raise XrpcError("InvalidToken", f"this is not {kind} token")
-        claims: dict[str, Any] = read["payload"]
         if claims["exp"] <= self._clock() and not expired:
             raise XrpcError("ExpiredToken", "this token has expired")
         return claims
+
+    def _decode(self, token: str) -> tuple[object, dict[str, Any]]:
+        """Type and claims of a token that this host has signed, whenever that was."""
+        if len(token) > _LONGEST:
+            raise jwt.InvalidTokenError
+        read = jwt.decode_complete(
+            token,
+            self._secret,
+            algorithms=[_ALGORITHM],
+            audience=self._did,
+            options={
+                "require": ["sub", "sid", "exp"],
+                "verify_exp": False,
+                "verify_iat": False,
+            },
+        )
+        return read["header"].get("typ"), read["payload"]
 
 
 def bearer(headers: RawHeaders) -> str:

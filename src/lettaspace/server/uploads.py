@@ -26,10 +26,18 @@ KEPT_SECONDS: Final = 24 * 3600
 
 _BATCH = 200
 
+_MARK = b"\x68mimeType"  # what a blob object has in either form
+
 _add_blob = insert_new(schema.blobs)
 
 _blobs = schema.blobs.c
 _refs = schema.blob_refs.c
+
+
+def may_have_blobs(data: bytes) -> bool:
+    """Whether a record with this encoding may have blob objects: a cheap way to pass over most
+    of those that have none."""
+    return _MARK in data
 
 
 def blobs_in(value: Any) -> list[dict[str, Any]]:

@@ -142,9 +142,9 @@ class Batch:
         if isinstance(write, Delete):
             slot.cid, slot.value, slot.data = None, None, b""
         else:
-            value = {"$type": slot.collection, **write.value}
+            value = write.value if write.data else {"$type": slot.collection, **write.value}
             self._validate(slot.collection, slot.rkey, value)
-            slot.value, slot.data = value, cbor.encode(value)
+            slot.value, slot.data = value, write.data or cbor.encode(value)
             slot.cid = CID.for_cbor(slot.data)
         if prev is not None:
             self.set_hash.remove(element(slot.collection, slot.rkey, str(prev)))

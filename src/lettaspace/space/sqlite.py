@@ -21,6 +21,9 @@ from sqlalchemy.exc import DBAPIError
 from lettaspace.errors import StoreUnavailable
 from lettaspace.space.database import LOCK_SECONDS, Database
 
+_READERS = 4
+"""Connections for reading that are kept open."""
+
 
 class SQLiteDatabase(Database):
     """Opened by `Database.open`."""
@@ -31,6 +34,8 @@ class SQLiteDatabase(Database):
         self.name = str(path)
         self._writing = threading.RLock()
         self._writer: Connection | None = None
+        self._readers: list[Connection] = []
+        self._closed = False
 
     @classmethod
     def open_file(cls, path: Path, *, create: bool) -> "SQLiteDatabase":
@@ -59,12 +64,32 @@ class SQLiteDatabase(Database):
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
+        self._closed = True
+        while self._readers:
+            self._readers.pop().close()
         self.engine.dispose()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        with _clear_errors(self.path), self.engine.begin() as connection:
-            yield connection
+        # As for writing, connections stay open: a few, for whoever reads next.
+        with _clear_errors(self.path):
+            try:
+                connection = self._readers.pop()
+            except IndexError:
+                connection = self.engine.connect()
+            raw = cast(sqlite3.Connection, connection.connection.driver_connection)
+            try:
+                raw.execute("BEGIN")
+                yield connection
+            finally:
+                # Also ends statements that were not read to their end, with their snapshot.
+                raw.rollback()
+                if connection.in_transaction():
+                    connection.rollback()
+                if self._closed or len(self._readers) >= _READERS:
+                    connection.close()
+                else:
+                    self._readers.append(connection)
 
     @contextmanager
     def write(self) -> Iterator[Connection]:

@@ -18,13 +18,13 @@ _PAGE = 500
 _records = schema.records.c
 _ops = schema.ops.c
 
-_get = Statement(
-    lambda: select(_records.cid, _records.value).where(
-        _records.repo == bindparam("repo"),
-        _records.collection == bindparam("collection"),
-        _records.rkey == bindparam("rkey"),
-    )
+_named = (
+    _records.repo == bindparam("repo"),
+    _records.collection == bindparam("collection"),
+    _records.rkey == bindparam("rkey"),
 )
+_get = Statement(lambda: select(_records.cid, _records.value).where(*_named))
+_get_cid = Statement(lambda: select(_records.cid).where(*_named))
 
 
 class View:
@@ -40,6 +40,13 @@ class View:
             return None
         cid, value = row
         return Record(collection, rkey, CID.from_bytes(cid), cbor.decode(value))
+
+    def has(self, collection: str, rkey: str) -> bool:
+        """Whether there is such a record."""
+        return (
+            _get_cid.one(self.connection, repo=self.repo, collection=collection, rkey=rkey)
+            is not None
+        )
 
     def cids(self, collection: str, rkeys: Sequence[str]) -> dict[str, CID]:
         found: dict[str, CID] = {}

@@ -17,21 +17,27 @@ MAX_WRITES = 200
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Writes a record where there is none. `rkey` None: a fresh TID."""
+    """Writes a record where there is none. `rkey` None: a fresh TID.
+
+    `data` is the value's encoding, for who has it already; the value then has its `$type`.
+    """
 
     collection: str
     rkey: str | None
     value: Value
+    data: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Replaces a record that exists; with `expected`, only while it has that CID."""
+    """Replaces a record that exists; with `expected`, only while it has that CID. `data` is as
+    for `Create`."""
 
     collection: str
     rkey: str
     value: Value
     expected: CID | None = None
+    data: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
