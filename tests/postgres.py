@@ -34,14 +34,12 @@ class Postgres:
         self.binaries = binaries
         self.directory = directory
         self._process: subprocess.Popen[bytes] | None = None
-        self._as: list[str] = []
+        # So that it ends with the tests, however those end.
+        self._as = ["setpriv", "--pdeathsig=INT"] if shutil.which("setpriv") else []
         if os.geteuid() == 0:
             user = _unprivileged()
             shutil.chown(directory, user.pw_uid, user.pw_gid)
-            self._as = [
-                "setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups",
-                "--pdeathsig=INT",
-            ]  # fmt: skip
+            self._as += [f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
         self._run(
             "initdb", "-D", self._data, "-U", "owner", "-A", "trust", "-E", "UTF8",
             # An order of texts that is not the one of their bytes, to be seen where it is used.

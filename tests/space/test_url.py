@@ -38,6 +38,12 @@ def test_servers(scheme):
     assert SECRET not in repr(found)
 
 
+def test_the_environment_may_say_what_the_url_does_not(monkeypatch, tmp_path):
+    monkeypatch.setenv("PGHOST", str(tmp_path))
+    with pytest.raises(StoreUnavailable, match="cannot be reached, or refuses"):
+        Database.open("postgresql://")
+
+
 @pytest.mark.parametrize(
     "target",
     [

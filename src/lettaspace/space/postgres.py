@@ -197,9 +197,7 @@ class PostgresDatabase(Database):
             cause = error.orig if isinstance(error, DBAPIError) else error
             state = getattr(cause, "sqlstate", None) or ""
             if state in _BROKEN_OFF:
-                raise _BrokenOff(
-                    f"{self.name}: other writers were in the way {ATTEMPTS} times"
-                ) from error
+                raise _BrokenOff(f"{self.name}: other writers were in the way") from error
             if isinstance(cause, psycopg.DataError) and not state:
                 raise InvalidInput("a text holds a character that cannot be stored") from error
             reason = next((text for key, text in _REASONS.items() if state.startswith(key)), None)
@@ -279,21 +277,16 @@ def _parsed(url: str) -> dict[str, Any]:
     try:
         given = conninfo.conninfo_to_dict(url)
     except psycopg.Error:
-        given = {}
-    host, port = str(given.get("host", "")), str(given.get("port", ""))
-    if (
-        not given
-        or "\0" in url
-        or "@" in path
-        or not _PORTS.fullmatch(port)
-        or not (host.startswith("/") or _HOSTS.fullmatch(host))
-    ):
-        raise InvalidInput(
-            "the URL of the PostgreSQL database cannot be read; it is "
-            "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, where a user and a password have %XX "
-            "for all that is no letter or digit"
-        )
-    return given
+        given = None
+    if given is not None and "\0" not in url and "@" not in path:
+        host, port = str(given.get("host", "")), str(given.get("port", ""))
+        if _PORTS.fullmatch(port) and (host.startswith("/") or _HOSTS.fullmatch(host)):
+            return given
+    raise InvalidInput(
+        "the URL of the PostgreSQL database cannot be read; it is "
+        "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, where a user and a password have %XX "
+        "for all that is no letter or digit"
+    )
 
 
 _PORTS = re.compile(r"[0-9,]*")
@@ -301,7 +294,7 @@ _HOSTS = re.compile(r"[A-Za-z0-9.:,_%-]*")
 
 
 def _is_lost(error: BaseException | None) -> bool:
-    """The connection broke, or there never was one."""
+    """The connection broke."""
     return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)) and (
         error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
     )
