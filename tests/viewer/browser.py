@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page, Request
+    from playwright.sync_api import Browser, BrowserContext, Locator, Page, Request
 
     from tests.viewer.conftest import Running
 
@@ -106,6 +106,16 @@ class Look:
         assert answer is not None
         assert answer.status == 200, f"{path} is answered with {answer.status}"
         return self.page
+
+    def follow(self, link: Locator) -> None:
+        """Clicks a link and waits for the page that it leads to."""
+        address = link.get_attribute("href")
+        link.click()
+        self.page.wait_for_url(lambda url: url == f"{self.base}{address}")
+
+    def comes_to(self, path: str) -> None:
+        """Waits for a page, whatever place in it."""
+        self.page.wait_for_url(lambda url: url.partition("#")[0] == self.base + path)
 
     @property
     def here(self) -> str:

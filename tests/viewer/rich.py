@@ -57,7 +57,7 @@ TERMINAL = (
 DIFF = """\
 --- a/jars.py
 +++ b/jars.py
-@@ -1,3 +1,3 @@ def jars():
+@@ -1,2 +1,2 @@ def jars():
  kept
 -old line
 +new line that is rather long, long enough to need more room than there is on the page of a phone

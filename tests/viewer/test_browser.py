@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 import pytest
 
@@ -40,17 +41,17 @@ def test_from_the_list_to_a_conversation_and_its_views(
 ) -> None:
     here = look(demo, java_script_enabled=scripts)
     page = here.page
-    page.get_by_role("link", name="Glaze tests for the spring kiln").click()
+    here.follow(page.get_by_role("link", name="Glaze tests for the spring kiln"))
     assert here.here == f"/c/{KILN}"
     assert page.title() == "Glaze tests for the spring kiln · lettaspace"
     assert "Two of the four" in page.inner_text(".messages")
-    page.get_by_role("link", name="Window").click()
+    here.follow(page.get_by_role("link", name="Window"))
     assert here.here == f"/c/{KILN}?view=window"
     assert "Two of the four" not in page.inner_text(".messages")
     assert page.locator(".tabs [aria-current]").inner_text() == "Window"
-    page.get_by_role("link", name="Transcript").click()
+    here.follow(page.get_by_role("link", name="Transcript"))
     assert here.here == f"/c/{KILN}"
-    page.get_by_role("link", name="Kiln", exact=True).click()
+    here.follow(page.get_by_role("link", name="Kiln", exact=True))
     assert page.get_by_role("heading", level=1).inner_text() == "Kiln"
 
 
@@ -79,10 +80,10 @@ def test_a_compaction_opens_as_a_page(demo: Running, look: Looking, scripts: boo
     here = look(demo, java_script_enabled=scripts)
     page = here.at(f"/c/{KILN}?view=window")
     link = page.get_by_role("link", name="what it covers")
-    here.at(link.get_attribute("href") or "") if scripts else link.click()
+    here.at(link.get_attribute("href") or "") if scripts else here.follow(link)
     assert here.here == f"/c/{KILN}/covered/{SUMMARY}"
     assert "Two of the four" in page.inner_text(".messages")
-    page.get_by_role("link", name="Back to the summary").first.click()
+    here.follow(page.get_by_role("link", name="Back to the summary").first)
     assert page.url.endswith(f"#m-{SUMMARY}")
     comes_into_view(page, SUMMARY)
 
@@ -129,20 +130,20 @@ def test_pages_of_a_long_conversation(
         earlier = page.get_by_role("link", name="Earlier").first
         if earlier.count() == 0:
             break
-        earlier.click()
+        here.follow(earlier)
         seen = tids(page) + seen
     assert seen == expected
     assert page.locator(".pager").first.inner_text().split() == [
         "First", "Earlier", "Later", "Latest",
     ]  # fmt: skip
-    page.get_by_role("link", name="Latest").first.click()
+    here.follow(page.get_by_role("link", name="Latest").first)
     assert tids(page) == latest
-    page.get_by_role("link", name="First").first.click()
+    here.follow(page.get_by_role("link", name="First").first)
     assert tids(page)[0] == expected[0]
-    page.get_by_role("link", name="Later").first.click()
+    here.follow(page.get_by_role("link", name="Later").first)
     assert tids(page)[0] == expected[50]
     # The places at the side lead to what they name.
-    page.locator(".ticks a").last.click()
+    here.follow(page.locator(".ticks a").last)
     target = page.url.partition("#m-")[2]
     comes_into_view(page, target)
 
@@ -155,16 +156,18 @@ def test_search_with_and_without_thinking_leads_to_the_message(
     page = here.page
     page.get_by_role("searchbox", name="Search every message").fill("has no reason")
     page.get_by_role("searchbox", name="Search every message").press("Enter")
-    assert here.here == "/search?q=has+no+reason"
+    here.comes_to("/search?q=has+no+reason")
     assert page.get_by_role("status").inner_text() == "1 message has it."
     assert page.locator("mark").all_inner_texts() == ["has no reason"]
     page.get_by_role("searchbox", name="Text").fill("test tiles. Read it before")
     page.get_by_role("searchbox", name="Text").press("Enter")
+    here.comes_to("/search?q=test+tiles.+Read+it+before")
     assert page.get_by_role("status").inner_text() == "No message has it."
     page.get_by_label("in thinking too").check()
     page.locator("main").get_by_role("button", name="Search").click()
+    here.comes_to("/search?q=test+tiles.+Read+it+before&thinking=1")
     assert page.get_by_role("status").inner_text() == "1 message has it."
-    page.locator(".hits a").first.click()
+    here.follow(page.locator(".hits a").first)
     assert page.url.startswith(f"{here.base}/c/{KILN}?at=")
     comes_into_view(page, page.url.partition("#m-")[2])
 
@@ -176,22 +179,22 @@ def test_record_usage_prompt_and_message_pages(
     made, running = rich
     here = look(running, java_script_enabled=scripts)
     page = here.at(f"/c/{made.plain}")
-    page.locator(".about").get_by_role("link", name="Record").click()
+    here.follow(page.locator(".about").get_by_role("link", name="Record"))
     assert page.get_by_role("heading", level=1).inner_text() == "Record"
     assert "valid" in page.locator(".badge").all_inner_texts()
     page.go_back()
-    page.get_by_role("link", name="System prompt").click()
+    here.follow(page.get_by_role("link", name="System prompt"))
     assert "You are Otter." in page.inner_text(".prompt")
     assert page.locator(".prompt .core").inner_text() == "<memory>jars</memory>"
     here.at(f"/c/{made.talk}")
-    page.locator(".about").get_by_role("link", name="Usage").click()
+    here.follow(page.locator(".about").get_by_role("link", name="Usage"))
     plots = page.locator("figure.plot")
     assert plots.count() == 2
     for at in range(2):
         assert plots.nth(at).locator("svg.plot-wide").is_visible()
         assert plots.nth(at).locator("svg.plot-narrow").is_hidden()
     here.at(f"/c/{made.talk}/m/{made.covered}")
-    page.get_by_role("link", name="In the transcript").click()
+    here.follow(page.get_by_role("link", name="In the transcript"))
     comes_into_view(page, made.covered)
 
 
@@ -200,11 +203,11 @@ def test_memory_pages(rich: tuple[Rich, Running], look: Looking, scripts: bool) 
     made, running = rich
     here = look(running, java_script_enabled=scripts)
     page = here.at(f"/agents/{made.agent}")
-    page.get_by_role("link", name="Memory").click()
-    page.get_by_role("link", name="notes/jars.md").first.click()
+    here.follow(page.get_by_role("link", name="Memory"))
+    here.follow(page.get_by_role("link", name="notes/jars.md").first)
     assert "Two jars." in page.inner_text(".text")
-    page.get_by_role("link", name="Memory").click()
-    page.locator("main .list a[data-item]").first.click()
+    here.follow(page.get_by_role("link", name="Memory"))
+    here.follow(page.locator("main .list a[data-item]").first)
     assert "a = 2" in page.inner_text(".d-add >> nth=0")
 
 
@@ -240,7 +243,7 @@ def test_what_is_not_there_says_so(demo: Running, look: Looking) -> None:
     assert here.page.get_by_role("heading", level=1).inner_text() == "Nothing here"
     # The browser itself says that the answer was a 404.
     here.told.clear()
-    here.page.get_by_role("link", name="To the start").click()
+    here.follow(here.page.get_by_role("link", name="To the start"))
     assert here.here == "/"
 
 
@@ -276,8 +279,18 @@ def test_o23_usage_counts_a_response_once_and_rows_show_theirs(
 def test_o45_a_redacting_viewer_shows_no_secret(
     space: Space, serve: Serve, look: Looking, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    here = look(serve(space, **_secrets(space, tmp_path_factory)))
-    _walk(here, expected=20, without=SECRETS)
+    running = serve(space, **_secrets(space, tmp_path_factory))
+    pages = _reached(running, "/", "/search?q=key&thinking=1")
+    assert len(pages) >= 20
+    for path, html in pages.items():
+        assert [each for each in SECRETS if each in html] == [], path
+    # What a browser makes of them, the title bar included.
+    here = look(running)
+    for path in ("/", f"/c/{space.conversations()[0].rkey}", "/search?q=key"):
+        page = here.at(path)
+        shown = page.title() + page.content()
+        assert "redacted" in shown
+        assert [each for each in SECRETS if each in shown] == [], path
 
 
 SECRETS = ("ghp_" + "E" * 36, "TEST-000", "hunter2hunter2")
@@ -324,19 +337,66 @@ def _secrets(space: Space, places: pytest.TempPathFactory) -> dict[str, object]:
     return {"letta": store.path, "redaction": Redactor()}
 
 
-def _walk(here: Look, *, expected: int, without: tuple[str, ...]) -> None:
-    """Every page that links lead to; none may hold those texts, as text or in an attribute."""
-    page = here.page
-    queue, known = ["/", "/search?q=key&thinking=1"], {"/", "/search?q=key&thinking=1"}
+def _reached(running: Running, *paths: str) -> dict[str, str]:
+    """Every page that links lead to, as it was sent."""
+    queue, found = list(paths), dict.fromkeys(paths, "")
     while queue:
         path = queue.pop()
-        here.at(path)
-        html = page.content() + page.title()
-        assert [each for each in without if each in html] == [], path
-        for link in page.locator("a[href^='/']").evaluate_all(
-            "(all) => all.map((e) => e.getAttribute('href').split('#')[0])"
-        ):
-            if link not in known and "/image/" not in link:
-                known.add(link)
+        page = running.page(path)
+        found[path] = page.html
+        for link in page.links():
+            link = link.partition("#")[0]
+            if link.startswith("/") and link not in found and "/image/" not in link:
+                found[link] = ""
                 queue.append(link)
-    assert len(known) >= expected
+    return found
+
+
+def _found(here: Look, query: str, *, thinking: bool = False) -> list[str]:
+    """What a search marks in each hit, asked in the field of the page."""
+    page = here.page
+    page.locator("#q").fill(query)
+    page.get_by_label("in thinking too").set_checked(thinking)
+    page.locator("#q").press("Enter")
+    more = {"thinking": 1} if thinking else {}
+    here.comes_to("/search?" + urlencode({"q": query} | more, safe="*"))
+    return page.locator(".snippet").all_inner_texts()
+
+
+def test_o38_o39_o40_searches_typed_into_the_page(
+    space: Space, serve: Serve, look: Looking
+) -> None:
+    from lettaspace.conversation.payload import (
+        AssistantMessage,
+        Text,
+        Thinking,
+        ToolCall,
+        ToolResult,
+    )
+    from lettaspace.conversation.payload import UserMessage as User
+
+    talk = space.create_conversation(space.create_agent("Otter"), title="Stones")
+    talk.append(User.text("gneiss"))
+    talk.compact(lambda _: "flint")
+    verbatim = ["don't", "POL-358", "a::b", 'say "hi"', "50% (net)*", "<i>&amp;"]
+    for said in ("昨晚重跑ingest后清零", "半夜", *verbatim):
+        talk.append(User.text(said))
+    call = ToolCall("c1", "look", {"for": "quartz"})
+    talk.append(AssistantMessage([Thinking("chert"), Text("so"), call], stop_reason="toolUse"))
+    talk.append(ToolResult.of(call, "basalt"))
+    here = look(serve(space))
+    here.at("/search")
+    for query in ("昨晚", "清零", "ingest", "半夜", "夜"):
+        assert len(_found(here, query)) == 1, query
+        assert here.page.locator("mark").all_inner_texts() == [query]
+    for query in verbatim:
+        assert _found(here, query) == [query]
+    assert _found(here, '"') == ['say "hi"']
+    for query in ("quartz", "basalt", "gneiss", "flint"):
+        assert len(_found(here, query)) == 1, query
+        where = here.page.locator(".where").inner_text()
+        assert "Stones" in where
+        assert "#" in where
+        assert ("compacted" in where) == (query == "gneiss")
+    assert _found(here, "chert") == []
+    assert _found(here, "chert", thinking=True) == ["chert"]
