@@ -47,7 +47,7 @@ class UsedTokens:
             "jti": _key(jti),
             "expires_at": int(exp) + SKEW + _MARGIN,
         }
-        return self._database.run(lambda connection: _use.many(connection, [row])) == 0
+        return self._database.run_together(lambda connection: _use.many(connection, [row])) == 0
 
 
 class Revocations:

@@ -54,10 +54,10 @@ class Repos:
         """Writes what `plan` decides, all or nothing; see `writes.Repo.transact`."""
         repo = self._get(space, did)
         try:
-            return repo.transact(plan, committing=committing)
+            return repo.transact(plan, committing=committing, together=True)
         except NotFound:
             if self._forget_removed(repo):
-                return self._get(space, did).transact(plan, committing=committing)
+                return self._get(space, did).transact(plan, committing=committing, together=True)
             raise
 
     def _get(self, space: str, did: str) -> EmbeddedRepo:

@@ -166,6 +166,7 @@ class EmbeddedRepo:
         *,
         blobs: Mapping[CID, bytes] | None = None,
         committing: Committing | None = None,
+        together: bool = False,
     ) -> list[Written]:
         # Only what writes needs numpy, which takes longer to import than most reads to run.
         from lettaspace.space.batch import Batch
@@ -192,7 +193,7 @@ class EmbeddedRepo:
                 committing(connection, new_rev, batch.set_hash.digest())
             return written
 
-        return self.database.run(work)
+        return self.database.run_together(work) if together else self.database.run(work)
 
     def _next_rev(self, rev: str | None) -> str:
         new = self.clock.mint(floor=rev)

@@ -10,16 +10,19 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
 from lettaspace.errors import StoreUnavailable
 from lettaspace.space.database import LOCK_SECONDS, Database
+from lettaspace.space.together import Job, Together
+
+T = TypeVar("T")
 
 _READERS = 4
 """Connections for reading that are kept open."""
@@ -34,6 +37,8 @@ class SQLiteDatabase(Database):
         self.name = str(path)
         self._writing = threading.RLock()
         self._writer: Connection | None = None
+        self._writes_in: int | None = None
+        self._together = Together(self._commit)
         self._readers: list[Connection] = []
         self._closed = False
 
@@ -105,6 +110,7 @@ class SQLiteDatabase(Database):
             if raw.in_transaction:
                 raise RuntimeError("a write transaction inside another one")
             _begin_writing(raw)
+            self._writes_in = threading.get_ident()
             try:
                 yield connection
                 raw.commit()
@@ -112,9 +118,31 @@ class SQLiteDatabase(Database):
                 raw.rollback()
                 raise
             finally:
+                self._writes_in = None
                 # What SQLAlchemy has run itself it takes for a transaction of its own.
                 if connection.in_transaction():
                     connection.rollback()
+
+    def run_together(self, work: Callable[[Connection], T]) -> T:
+        if self._writes_in == threading.get_ident():
+            raise RuntimeError("a write transaction inside another one")
+        return self._together.run(work)
+
+    def _commit(self, jobs: Sequence[Job]) -> None:
+        with self.write() as connection:
+            if len(jobs) == 1:
+                jobs[0].result = jobs[0].work(connection)
+                return
+            raw = cast(sqlite3.Connection, connection.connection.driver_connection)
+            for job in jobs:
+                raw.execute("SAVEPOINT job")
+                try:
+                    with _clear_errors(self.path):
+                        job.result = job.work(connection)
+                except Exception as error:
+                    job.error = error
+                    raw.execute("ROLLBACK TO job")
+                raw.execute("RELEASE job")
 
     def backup(self, target: Path) -> None:
         """Copies the store, including what is not checkpointed yet, while others use it."""
