@@ -354,3 +354,24 @@ def test_inputs_are_not_changed():
     cbor.encode(value)
     assert list(value) == ["b", "a"]
     assert value == {"b": [1, {"c": 2}], "a": "x"}
+
+
+@pytest.mark.parametrize("make", [lambda inner: [inner], lambda inner: {"a": inner}])
+def test_whether_a_value_is_deeper_than_so_much(make):
+    value = "x" * 300
+    for depth in range(5):
+        data = cbor.encode(value)
+        assert not cbor.is_deeper(value, data, depth)
+        assert depth == 0 or cbor.is_deeper(value, data, depth - 1)
+        value = make(value)
+
+
+def test_width_is_not_depth():
+    value = [[i] for i in range(100)]
+    assert not cbor.is_deeper(value, cbor.encode(value), 2)
+    assert cbor.is_deeper(value, cbor.encode(value), 1)
+
+
+def test_what_was_checked_is_encoded_the_same():
+    value = {"b": [1, None, True, b"x"], "a": {"c": "ü"}}
+    assert cbor.encode(value, checked=True) == cbor.encode(value)

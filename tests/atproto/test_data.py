@@ -403,3 +403,45 @@ def test_a_blob_whose_link_is_malformed():
     for ref in ({"$link": "x"}, {"$link": str(BLOB), "x": 1}, {}):
         with pytest.raises(InvalidRecord, match=r"^b: "):
             data.from_json({"b": blob(ref=ref)})
+
+
+ODD_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.sampled_from(["", "text", "blob", "é🏺", "\ud83c", "bafkreia", "AAA", "image/png"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["a", "$type", "$link", "$bytes", "__proto__", "ref", "mimeType", "size", "\udfff"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+def result(work, *args):
+    try:
+        return work(*args)
+    except InvalidRecord as error:
+        return str(error)
+
+
+@given(ODD_JSON)
+def test_a_text_is_read_as_what_it_was_parsed_to(obj):
+    expected = result(data.from_json, obj)
+    assert result(data.loads, json.dumps(obj)) == expected
+    assert result(data.loads, json.dumps(obj).encode()) == expected
+    raw = json.dumps(obj, ensure_ascii=False)
+    assert result(data.loads, raw) == expected
+
+
+@given(ODD_JSON | VALUES | st.floats())
+def test_a_text_is_written_as_the_document_of_the_value(value):
+    document = result(data.to_json, value)
+    written = result(data.dumps, value)
+    assert written == document or json.loads(written) == document

@@ -45,12 +45,12 @@ class Readable(Protocol):
 def header(roots: Sequence[CID]) -> bytes:
     """The beginning of a CAR, up to its first block."""
     data = cbor.encode({"version": 1, "roots": list(roots)})
-    return _varint(len(data)) + data
+    return varint(len(data)) + data
 
 
 def section(cid: CID, data: bytes) -> bytes:
     """A block as it stands in a CAR. That the CID is that of the data is up to the caller."""
-    return b"".join((_varint(_CID_BYTES + len(data)), bytes(cid), data))
+    return b"".join((varint(_CID_BYTES + len(data)), bytes(cid), data))
 
 
 def write(roots: Sequence[CID], blocks: Iterable[tuple[CID, bytes]]) -> Iterator[bytes]:
@@ -166,7 +166,8 @@ class Reader:
         return InvalidInput(f"CAR, byte {offset}: {reason}")
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A number as it stands before a section: seven bits a byte, the lowest first."""
     found = bytearray()
     while value > 127:
         found.append(value & 127 | 128)

@@ -23,7 +23,7 @@ MAX_DEPTH = 512
 """How many arrays and maps may lie inside one another."""
 
 # Past this many containers at one depth, a value is a cycle or a shared structure unfolding.
-_MAX_WIDTH = 1 << 20
+MAX_WIDTH = 1 << 20
 
 # Arrays and maps open with a byte from 0x80 to 0xbf, as do the later bytes of UTF-8 characters.
 _NOT_CONTAINER_HEADS = bytes(set(range(256)) - set(range(0x80, 0xC0)))
@@ -50,8 +50,9 @@ def encode(value: Any, *, checked: bool = False) -> bytes:
         raise InvalidRecord(_locate(value, problem))
     try:
         return encode_dag_cbor(value, cid_type=CID)
-    except (TypeError, ValueError):
-        # Left for cbrrr to find: lone surrogates, and keys that are not plain strings.
+    except (TypeError, ValueError, SystemError):
+        # Left for cbrrr to find: lone surrogates, and keys that are not plain strings. A key
+        # with a lone surrogate beside another one is what it has a SystemError for.
         raise InvalidRecord(_locate(value, "not a value of the data model")) from None
 
 
@@ -78,6 +79,24 @@ def decode(data: bytes) -> Any:
     return value
 
 
+def is_deeper(value: Any, data: bytes, depth: int) -> bool:
+    """Whether more than `depth` arrays and maps lie inside one another in a value of the data
+    model, whose encoding this is."""
+    if len(data.translate(None, _NOT_CONTAINER_HEADS)) <= depth:
+        return False
+    level: list[Any] = [[value]]
+    for _ in range(depth + 1):
+        level = [
+            item
+            for node in level
+            for item in (node.values() if type(node) is dict else node)
+            if type(item) is dict or type(item) is list
+        ]
+        if not level:
+            return False
+    return True
+
+
 def check(value: Any) -> None:
     """Raise InvalidRecord, naming the path, unless `encode` would accept the value."""
     encode(value)
@@ -102,7 +121,7 @@ def _problem(value: Any) -> str | None:
                     return f"{kind.__name__} is not a type of the data model"
         if not deeper:
             return None
-        if len(deeper) > _MAX_WIDTH:
+        if len(deeper) > MAX_WIDTH:
             break
         level = deeper
     return _DEPTH

@@ -15,7 +15,7 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from lettaspace.atproto.cbor import MAX_DEPTH, MAX_INT, check, step
+from lettaspace.atproto.cbor import MAX_DEPTH, MAX_INT, MAX_WIDTH, check, step
 from lettaspace.atproto.cid import CID, RAW
 from lettaspace.errors import InvalidInput, InvalidRecord
 
@@ -119,7 +119,56 @@ def dumps(value: Any) -> str:
 
     Raises InvalidRecord as `to_json` does.
     """
+    if _can_be_written(value):
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_to_json)
+        if text.isascii() or _is_unicode(text):
+            return text
     return json.dumps(to_json(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _can_be_written(value: Any) -> bool:
+    """Whether `to_json` takes a value. Lone surrogates are not looked for."""
+    level: list[Any] = [[value]]
+    for _ in range(MAX_DEPTH + 1):
+        deeper: list[Any] = []
+        for node in level:
+            if type(node) is dict:
+                for key in node:
+                    if type(key) is not str:
+                        return False
+                items = node.values()
+            else:
+                items = node
+            for item in items:
+                kind = type(item)
+                if kind is str or item is None or kind is bool or kind is CID or kind is bytes:
+                    continue
+                if kind is int:
+                    if not -MAX_INT <= item <= MAX_INT:
+                        return False
+                elif kind is list or kind is dict:
+                    if kind is dict and not item.keys().isdisjoint(_SPECIAL):
+                        try:
+                            _to_json(item)
+                        except _RefusedError:
+                            return False
+                    deeper.append(item)
+                else:
+                    return False
+        if not deeper:
+            return True
+        if len(deeper) > MAX_WIDTH:
+            return False
+        level = deeper
+    return False
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def blob_refs(value: Any) -> list[CID]:

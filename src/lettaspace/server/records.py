@@ -29,6 +29,10 @@ DELETE_POINTS: Final = 1
 """What a write costs of an account's rate limit (protocol, section 10)."""
 
 
+MAX_DEPTH: Final = cbor.MAX_DEPTH - 8
+"""How deep a record may be: answers that hold it are deeper, and must be values as well."""
+
+
 def register(host: Host) -> None:
     for name, handler in (
         ("createRecord", create_record),
@@ -228,6 +232,8 @@ class _Batch:
             raise InvalidRecord(f"$type is not {collection}")
         status = validated(collection, rkey, value, self._validate)
         data = cbor.encode(value, checked=True)
+        if cbor.is_deeper(value, data, MAX_DEPTH):
+            raise InvalidRecord(f"record: nested deeper than {MAX_DEPTH}")
         if uploads.may_have_blobs(data):
             self._blobs += uploads.blobs_in(value)
         return data, status

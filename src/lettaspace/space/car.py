@@ -12,9 +12,10 @@ canonical DAG-CBOR of the data model, a record is a map, and a path is a collect
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 
 from lettaspace.atproto import car, cbor
 from lettaspace.atproto.cid import CID, DAG_CBOR
@@ -24,6 +25,7 @@ from lettaspace.atproto.syntax import is_nsid, is_record_key
 from lettaspace.errors import Damaged, InvalidInput, NotFound
 from lettaspace.space import schema
 from lettaspace.space.sethash import SetHash, element
+from lettaspace.space.statement import Statement
 from lettaspace.space.view import View
 from lettaspace.space.writes import Value
 
@@ -31,8 +33,30 @@ MAX_INDEX = 512 * 1024 * 1024
 """Bytes of an index: about 6 million records. It is held in memory whole."""
 
 _PAGE = 100
+"""Records that are read at once."""
+
+_PIECE = 128 * 1024
+"""Bytes of records that are gathered before they are given out."""
+
+_varint = lru_cache(maxsize=1 << 14)(car.varint)
+
+_NAMES = [f"row{number}" for number in range(_PAGE)]
 
 _records = schema.records.c
+
+_path = _records.collection + "/" + _records.rkey
+_paths = Statement(
+    lambda: (
+        select(_records.id, _path, _records.cid)
+        .where(_records.repo == bindparam("repo"))
+        .order_by(func.length(_records.collection) + func.length(_records.rkey), _path)
+    )
+)
+_stored = Statement(
+    lambda: select(_records.id, _records.cid, _records.value).where(
+        _records.id.in_([bindparam(name) for name in _NAMES])
+    )
+)
 
 _LINK = b"\xd8\x2a\x58\x25\x00"
 """What stands before the 36 bytes of a CID in DAG-CBOR."""
@@ -54,7 +78,7 @@ class RepoBlock:
 
 
 def repo_car(view: View, key: SigningKey, *, values: bool = True) -> Iterator[bytes]:
-    """The CAR of a repo as a view shows it, a block at a time; the index is held whole.
+    """The CAR of a repo as a view shows it, in pieces; the index is held whole.
 
     Each call signs a commit of its own. Without `values` it ends with the index. Raises NotFound
     for a repo that was never written to.
@@ -72,8 +96,7 @@ def repo_car(view: View, key: SigningKey, *, values: bool = True) -> Iterator[by
     yield car.section(roots[1], index)
     del index
     if values:
-        for cid, data in _values(view, ids):
-            yield car.section(cid, data)
+        yield from _values(view, ids)
 
 
 def blob_cids(view: View) -> list[CID]:
@@ -211,32 +234,32 @@ class _Malformed(Exception):
 
 def _index(view: View) -> tuple[bytes, "array[int]"]:
     """The index, and the rows of its records in order."""
-    path = _records.collection + "/" + _records.rkey
-    rows = view.connection.execute(
-        select(_records.id, path, _records.cid)
-        .where(_records.repo == view.repo)
-        .order_by(func.length(_records.collection) + func.length(_records.rkey), path)
-        .execution_options(yield_per=1000)
-    )
     ids = array("q")
     entries = bytearray()
-    for number, name, cid in rows:
+    for number, name, cid in _paths.each(view.connection, repo=view.repo):
         ids.append(number)
         text = name.encode()
-        entries += _head(0x60, len(text)) + text + _LINK + cid
+        entries += _text_head(len(text)) + text + _LINK + cid
     return _head(0xA0, len(ids)) + entries, ids
 
 
-def _values(view: View, ids: "array[int]") -> Iterator[tuple[CID, bytes]]:
+def _values(view: View, ids: "array[int]") -> Iterator[bytes]:
+    """The sections of the records with these rows, some together."""
     # By their rows: SQLite would copy all the values into a file of its own to sort them.
+    pieces: list[bytes] = []
+    size = 0
     for start in range(0, len(ids), _PAGE):
         some = ids[start : start + _PAGE].tolist()
-        rows = view.connection.execute(
-            select(_records.id, _records.cid, _records.value).where(_records.id.in_(some))
-        )
-        found = {number: (CID.from_bytes(cid), value) for number, cid, value in rows}
+        named = dict(zip(_NAMES, some + [0] * (_PAGE - len(some)), strict=True))
+        found = {number: rest for number, *rest in _stored.all(view.connection, **named)}
         for number in some:
-            yield found.pop(number)
+            cid, data = found.pop(number)
+            pieces += _varint(len(cid) + len(data)), cid, data
+            size += len(data)
+        if size >= _PIECE:
+            yield b"".join(pieces)
+            pieces, size = [], 0
+    yield b"".join(pieces)
 
 
 def _decode(block: car.Block, what: str) -> Any:
@@ -263,6 +286,11 @@ def _record_cid(data: bytes) -> CID:
     if cid.codec != DAG_CBOR:
         raise _Malformed
     return cid
+
+
+@cache
+def _text_head(size: int) -> bytes:
+    return _head(0x60, size)
 
 
 def _head(major: int, value: int) -> bytes:

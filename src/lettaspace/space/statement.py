@@ -6,7 +6,7 @@ use for a database's dialect, and from then on goes straight to the driver, insi
 transaction of the connection it is given.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import Any, cast
@@ -36,6 +36,10 @@ class Statement:
 
     def all(self, connection: Connection, /, **values: Any) -> list[Row]:
         return self._run(connection, values).fetchall()  # type: ignore[no-any-return]
+
+    def each(self, connection: Connection, /, **values: Any) -> Iterator[Row]:
+        """Like `all`, a row at a time; PostgreSQL's driver has all of them in memory."""
+        return iter(self._run(connection, values))
 
     def one(self, connection: Connection, /, **values: Any) -> Row | None:
         return self._run(connection, values).fetchone()  # type: ignore[no-any-return]
