@@ -21,7 +21,7 @@ from lettaspace.atproto.tokens import mint_service_auth, read_service_auth
 from lettaspace.server import tables
 from lettaspace.server.didweb import document
 from lettaspace.server.host import Host
-from tests.server.hosts import Server
+from tests.server.hosts import PASSWORD, Server
 from tests.server.peers import Peer, peer
 
 SPACE = "com.atproto.space."
@@ -68,7 +68,10 @@ class User:
         self.server = server
         self.account = server.add_account(name)
         self.did = self.account.did
-        self.token: str = server.sign_in(f"{name}.localhost")["accessJwt"]
+        self.sign_in()
+
+    def sign_in(self, password: str = PASSWORD) -> None:
+        self.token: str = self.server.sign_in(self.account.handle, password)["accessJwt"]
 
     @property
     def bearer(self) -> dict[str, str]:
@@ -129,7 +132,7 @@ class Reader:
         self.prover = new_prover(generation)
         self.credential = ""
 
-    def exchange(self, delegation: str, space: str, **body: Any) -> httpx.Response:
+    def exchange(self, delegation: str, space: Any, /, **body: Any) -> httpx.Response:
         nsid = SPACE + "getSpaceCredential"
         now = self.server.clock()
         fields = self.prover.exchange("POST", self._url(self.server, nsid), delegation, now)
@@ -186,6 +189,8 @@ class Service:
         """Cleared: it holds its answers back."""
         self.is_open.set()
         self.news = threading.Condition()
+        self.arrived = threading.Semaphore(0)
+        """Released for each request that comes in, before it is answered."""
 
     @property
     def id(self) -> str:
@@ -223,6 +228,7 @@ class Service:
         if url.path in self.documents:
             return _send(connection, 200, self.documents[url.path])
         headers = {k.lower(): v.strip() for k, _, v in (field.partition(":") for field in fields)}
+        self.arrived.release()
         self.is_open.wait(20)
         with self.news:
             self.paths.append(url.path)
