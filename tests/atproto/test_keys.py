@@ -301,3 +301,17 @@ def test_a_high_s_is_taken_only_where_it_is_asked_for(curve: Curve) -> None:
     assert not key.verifying_key.verify(high, DATA + b"x", high_s=True)
     for wrong in (bytes(64), b"\xff" * 64, sig[:63], sig[:32] + bytes(32)):
         assert not key.verifying_key.verify(wrong, DATA, high_s=True)
+
+
+@pytest.mark.parametrize("curve", CURVES)
+def test_what_is_remembered_of_a_signature_is_true_of_nothing_else(curve: Curve) -> None:
+    key, other = SigningKey.generate(curve), SigningKey.generate(curve)
+    sig = key.sign(DATA)
+    high = sig[:32] + (ORDERS[curve] - int.from_bytes(sig[32:], "big")).to_bytes(32, "big")
+    for _ in range(2):
+        assert key.verifying_key.verify_again(sig, DATA)
+        assert not key.verifying_key.verify_again(sig, DATA + b"x")
+        assert not other.verifying_key.verify_again(sig, DATA)
+        assert not key.verifying_key.verify_again(other.sign(DATA), DATA)
+        assert not key.verifying_key.verify_again(high, DATA)
+        assert key.verifying_key.verify_again(high, DATA, high_s=True)

@@ -41,9 +41,13 @@ class Jwt:
     signed: bytes
     sig: bytes
 
-    def is_signed_by(self, key: VerifyingKey, *, high_s: bool = False) -> bool:
-        """Whether the key signed it, with the algorithm of its curve (`keys.verify`)."""
-        return self.header["alg"] == _ALGORITHMS[key.curve] and key.verify(
+    def is_signed_by(self, key: VerifyingKey, *, high_s: bool = False, again: bool = False) -> bool:
+        """Whether the key signed it, with the algorithm of its curve (`keys.verify`).
+
+        `again` is for tokens that are shown many times (`keys.verify_again`).
+        """
+        verify = key.verify_again if again else key.verify
+        return self.header["alg"] == _ALGORITHMS[key.curve] and verify(
             self.sig, self.signed, high_s=high_s
         )
 

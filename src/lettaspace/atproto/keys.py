@@ -8,6 +8,7 @@ The only module of this package that loads `cryptography`.
 """
 
 import re
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import base58
@@ -38,6 +39,9 @@ _multikey = re.compile(r"z[1-9A-HJ-NP-Za-km-z]{40,60}").fullmatch
 _SIGN = ec.ECDSA(SHA256(), deterministic_signing=True)
 _VERIFY = ec.ECDSA(SHA256())
 
+_REMEMBERED = 1024
+"""Public keys that were read, and signatures that were verified."""
+
 
 class VerifyingKey:
     """A public key. Immutable, hashable, equal by curve and point."""
@@ -62,15 +66,7 @@ class VerifyingKey:
         """The key of a `publicKeyMultibase`, as DID documents hold it. Raises InvalidInput."""
         if _multikey(text) is None:
             raise InvalidInput("public key is not multibase base58")
-        data = base58.b58decode(text[1:])
-        for curve, codec in _CODECS.items():
-            if data.startswith(codec) and len(data) == 35:
-                try:
-                    key = ec.EllipticCurvePublicKey.from_encoded_point(_CURVES[curve], data[2:])
-                except ValueError:
-                    raise InvalidInput("public key is not a point of its curve") from None
-                return cls(key)
-        raise InvalidInput("public key is neither compressed secp256k1 nor compressed P-256")
+        return _from_multikey(text)
 
     @classmethod
     def from_point(cls, curve: Curve, x: bytes, y: bytes) -> "VerifyingKey":
@@ -123,6 +119,11 @@ class VerifyingKey:
             return False
         return True
 
+    def verify_again(self, sig: bytes, data: bytes, *, high_s: bool = False) -> bool:
+        """The same for what is shown many times, such as credentials: what it came to is
+        remembered for a while."""
+        return _verify(self, sig, data, high_s)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, VerifyingKey) and self._multikey == other._multikey
 
@@ -131,6 +132,24 @@ class VerifyingKey:
 
     def __repr__(self) -> str:
         return f"VerifyingKey({self.did!r})"
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _from_multikey(text: str) -> VerifyingKey:
+    data = base58.b58decode(text[1:])
+    for curve, codec in _CODECS.items():
+        if data.startswith(codec) and len(data) == 35:
+            try:
+                key = ec.EllipticCurvePublicKey.from_encoded_point(_CURVES[curve], data[2:])
+            except ValueError:
+                raise InvalidInput("public key is not a point of its curve") from None
+            return VerifyingKey(key)
+    raise InvalidInput("public key is neither compressed secp256k1 nor compressed P-256")
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _verify(key: VerifyingKey, sig: bytes, data: bytes, high_s: bool) -> bool:
+    return key.verify(sig, data, high_s=high_s)
 
 
 class SigningKey:

@@ -105,7 +105,7 @@ class Unverified(Generic[_Claims]):
         Raises Refused (BadJwtSignature): look the key up afresh and try once more, it may have
         been rotated.
         """
-        if not self._jwt.is_signed_by(key):
+        if not self._jwt.is_signed_by(key, again=isinstance(self._claims, Credential)):
             raise Refused("BadJwtSignature", "JWT: not signed by its issuer's key")
         return self._claims
 
