@@ -8,7 +8,7 @@ import lettaspace
 from lettaspace.page import code
 from tests.page.hostile import Page
 
-CSS = (Path(lettaspace.__file__).parent / "viewer" / "static" / "code.css").read_text()
+CSS = (Path(lettaspace.__file__).parent / "page" / "static" / "code.css").read_text()
 
 
 def test_the_shape_of_a_block() -> None:

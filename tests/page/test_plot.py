@@ -19,7 +19,7 @@ from lettaspace.conversation.usage import Row, Totals, UsageReport
 from lettaspace.page.axis import text_width
 from lettaspace.page.plot import MODELS, cost_plot, tokens_plot
 
-CSS = (Path(lettaspace.__file__).parent / "viewer" / "static" / "plot.css").read_text("utf-8")
+CSS = (Path(lettaspace.__file__).parent / "page" / "static" / "plot.css").read_text("utf-8")
 SVG = "{http://www.w3.org/2000/svg}"
 SERIES = re.compile(r"plot-(\d|others)( plot-edge)?")
 

@@ -119,5 +119,5 @@ def _environment() -> Environment:
 
 @cache
 def _style() -> str:
-    static = files("lettaspace") / "viewer" / "static"
+    static = files("lettaspace.page") / "static"
     return "\n".join((static / name).read_text(encoding="utf-8") for name in _STYLES)

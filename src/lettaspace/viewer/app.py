@@ -9,7 +9,6 @@ import logging
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.resources import files
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -18,7 +17,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import Receive, Scope, Send
 
 from lettaspace.conversation.space import Space
 from lettaspace.errors import Ambiguous, InvalidInput, LettaspaceError, NotFound
@@ -34,6 +32,12 @@ from lettaspace.viewer.records import record
 from lettaspace.viewer.searching import search
 from lettaspace.viewer.site import Site
 from lettaspace.viewer.usage import usage
+
+STATIC: list[str | tuple[str, str]] = [
+    ("lettaspace.viewer", "static"),
+    ("lettaspace.page", "static"),
+]
+"""Where the files of pages lie: the script here, the styles beside what they are for."""
 
 _log = logging.getLogger("lettaspace.viewer")
 
@@ -80,7 +84,7 @@ def viewer(
         Route("/search", search),
         Route("/usage", usage),
         Route("/live", live),
-        Mount("/static", Static()),
+        Mount("/static", StaticFiles(packages=STATIC)),
     ]
     app = Starlette(
         routes=routes,
@@ -97,16 +101,6 @@ def viewer(
     app.state.site = Site(space, letta=letta, redaction=redaction)
     app.state.live = Live(app.state.site)
     return app
-
-
-class Static:
-    """The files of the package; a missing one is answered like any other page."""
-
-    def __init__(self) -> None:
-        self.files = StaticFiles(directory=str(files("lettaspace.viewer") / "static"))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.files(scope, receive, send)
 
 
 async def _not_found(_request: Request, _error: Exception) -> Response:
