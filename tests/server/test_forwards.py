@@ -205,7 +205,7 @@ def test_where_a_service_is_is_looked_up_each_time(host: Host, syncer: Service) 
     with service() as moved:
         # Its document says another place now; what this host kept of the old one has aged.
         syncer.port = moved.port
-        host.identity._documents.drop(syncer.did)
+        host.background.identity._documents.drop(syncer.did)
         host.forwards.tell(change(1, "a", syncer.id))
         host.forwards.flush()
         assert len(moved.received) == 1

@@ -4,14 +4,15 @@ Source: protocol, sections 6 and 8 (who signs what, what may be tried again).
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from lettaspace.atproto import data
 from lettaspace.atproto.tokens import mint_service_auth
 from lettaspace.errors import InvalidRecord, NotFound
 from lettaspace.server.documents import PDS
-from lettaspace.server.fetching import TRANSIENT, Fetched
+from lettaspace.server.fetching import TRANSIENT, Fetched, Fetcher
+from lettaspace.server.identity import Resolver
 from lettaspace.server.targets import FetchError
 
 if TYPE_CHECKING:
@@ -35,24 +36,32 @@ class CallError(Exception):
         self.transient = transient
 
 
-def service_origin(host: "Host", service: str) -> str:
+class Network(NamedTuple):
+    """What is asked for addresses and documents. What goes on in the background has one of its
+    own, so that hosts which are slow to be told of things hold up no request."""
+
+    fetcher: Fetcher
+    identity: Resolver
+
+
+def service_origin(identity: Resolver, service: str) -> str:
     """Where a service is, which is a DID with a fragment, or an account by its DID alone: then
     its PDS. Raises IdentityError."""
     did, _, fragment = service.partition("#")
-    return host.identity.service(did, f"#{fragment}" if fragment else PDS)
+    return identity.service(did, f"#{fragment}" if fragment else PDS)
 
 
 def post(
     host: "Host", origin: str, nsid: str, body: dict[str, Any], *, issuer: str, audience: str
 ) -> None:
-    """Calls a procedure; what it answers is not looked at. Raises CallError.
+    """Calls a procedure, in the background; what it answers is not looked at. Raises CallError.
 
     `issuer` is the account of this host that calls, `audience` whom the call is for.
     """
     headers = {"authorization": f"Bearer {_token(host, issuer, audience, nsid)}"}
     sent = data.dumps(body).encode()
     _checked(
-        lambda: host.fetcher.post(
+        lambda: host.background.fetcher.post(
             f"{origin}/xrpc/{nsid}", sent, headers=headers, limit=_MAX_ANSWER, patience=PATIENCE
         )
     )

@@ -156,7 +156,7 @@ class Forwards:
 
     def _send(self, service: str, notice: _Notice) -> None:
         authority = notice.body["space"].removeprefix("at://").partition("/")[0]
-        origin = calling.service_origin(self._host, service)
+        origin = calling.service_origin(self._host.background.identity, service)
         calling.post(
             self._host, origin, notice.nsid, notice.body, issuer=authority, audience=service
         )

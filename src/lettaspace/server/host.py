@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from lettaspace.atproto.keys import SigningKey
 from lettaspace.server import didweb, tables, vault
 from lettaspace.server.accounts import Account, Accounts
+from lettaspace.server.calling import Network
 from lettaspace.server.calls import Answer, Call
 from lettaspace.server.clients import Clients
 from lettaspace.server.config import Config, web_did
@@ -63,7 +64,9 @@ class Host:
         self.accounts = Accounts(database, clock)
         self.sessions = Sessions(database, config.did, clock)
         self.fetcher = Fetcher(development=config.development)
-        self.identity = Resolver(self.fetcher, local=self._local_document, plc=config.plc_directory)
+        self.identity = self._resolver(self.fetcher)
+        in_background = Fetcher(development=config.development, total=8)
+        self.background = Network(in_background, self._resolver(in_background))
         self.limits = Limits(config.rates, clock)
         self.delegations = UsedTokens(database, "delegation")
         self.attestations = UsedTokens(database, "attestation")
@@ -120,6 +123,9 @@ class Host:
         if own is None and did == self.config.did:
             own = didweb.document(did, self.config.origin, self.key.verifying_key)
         return own
+
+    def _resolver(self, fetcher: Fetcher) -> Resolver:
+        return Resolver(fetcher, local=self._local_document, plc=self.config.plc_directory)
 
     def _local_document(self, did: str) -> dict[str, Any] | None:
         account = self.accounts.by_did(did)

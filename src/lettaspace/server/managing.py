@@ -53,7 +53,7 @@ def _ask(
     if client_id is not None and right == "read":
         params["clientId"] = client_id
     try:
-        origin = calling.service_origin(host, service)
+        origin = calling.service_origin(host.identity, service)
         answer = calling.get(
             host, origin, _CHECK, params, issuer=space.ref.authority, audience=service
         )

@@ -74,7 +74,7 @@ def register_notify(host: Host, call: Call) -> Answer:
     try:
         if not is_service(service):
             raise IdentityError("not a DID, nor a DID and a fragment")
-        service_origin(host, service)
+        service_origin(host.identity, service)
     except IdentityError as error:
         raise XrpcError("ServiceNotResolvable", f"service: {error}") from None
     now = int(host.clock())

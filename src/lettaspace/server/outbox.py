@@ -208,7 +208,7 @@ class Outbox:
             "repoRev": notice.rev,
             "hash": notice.hash,
         }
-        origin = self._host.identity.space_host(ref.authority)
+        origin = self._host.background.identity.space_host(ref.authority)
         audience = host_id(ref.authority)
         calling.post(self._host, origin, WRITE, body, issuer=notice.repo, audience=audience)
 
