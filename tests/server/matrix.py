@@ -13,6 +13,7 @@ from typing import NamedTuple
 from tests.server.worlds import CALLERS, World
 
 SPACE = "com.atproto.space."
+SIMPLE = "com.atproto.simplespace."
 
 Outcome = tuple[int, str | None]
 OK: Outcome = (200, None)
@@ -106,7 +107,8 @@ def cells(*groups: Group) -> Iterator[Cell]:
                         if caller in HOPELESS and (space, target) not in FEW:
                             continue
                         outcome = group.expected(method, caller, target, space)
-                        yield Cell(SPACE + method, caller, target, space, outcome)
+                        nsid = method if "." in method else SPACE + method
+                        yield Cell(nsid, caller, target, space, outcome)
 
 
 def read(method: str, caller: str, target: str, space: str) -> Outcome:
@@ -143,6 +145,57 @@ def write(method: str, caller: str, target: str, space: str) -> Outcome:
     return OK if caller.partition("'")[0] == target else (403, "Forbidden")
 
 
+def host(method: str, caller: str, target: str, space: str) -> Outcome:
+    """Section 6, host methods: only a credential, made for the authority (section 5, audience),
+    which here is ada; whose repo is named, `target`, is whom the request is signed for."""
+    del method
+    if caller in NO_CREDENTIAL:
+        return NO_CREDENTIAL[caller]
+    if caller in SESSIONS or caller in NO_SESSION:
+        return 401, "MissingJwt"
+    return _presented(caller, target) or _made(space)
+
+
+def govern(method: str, caller: str, target: str, space: str) -> Outcome:
+    """Section 6, simplespace: the authority's own session, and for getSpace a credential."""
+    reads = method in (SIMPLE + "getSpace", SIMPLE + "listMembers")
+    if method == SIMPLE + "getSpace" and caller not in SESSIONS and caller not in NO_SESSION:
+        return NO_CREDENTIAL.get(caller) or _presented(caller, target) or _made(space)
+    if caller not in SESSIONS:
+        return NO_SESSION.get(caller, (400, "InvalidToken"))
+    if caller == "gone":
+        return 401, "AccountTakedown"
+    if caller == "still" and not reads:
+        return 400, "RepoDeactivated"
+    # Of others' spaces it is not told whether they are there.
+    return _made(space) if caller == "ada" else (400, "NotSpaceOwner")
+
+
+def delegate(method: str, caller: str, target: str, space: str) -> Outcome:
+    """Section 6: every session but an app password's (section 9), whatever the space is."""
+    del method, target, space
+    if caller not in SESSIONS:
+        return NO_SESSION.get(caller, (400, "InvalidToken"))
+    if caller == "gone":
+        return 401, "AccountTakedown"
+    if caller == "still":
+        return 400, "RepoDeactivated"
+    return (400, "InvalidToken") if caller == "mira's app" else OK
+
+
+def _presented(caller: str, target: str) -> Outcome | None:
+    """What is wrong with a credential at the host of ada's spaces."""
+    if caller in ("alpha credential", "alpha, other space"):
+        return NOT_THIS_ONE.get(caller)  # the alpha names no audience
+    if target != "ada":
+        return 401, "BadSpaceAudience"
+    return NOT_THIS_ONE.get(caller)
+
+
+def _made(space: str) -> Outcome:
+    return OK if space == "open" else (400, "SpaceNotFound")
+
+
 def _available(target: str) -> Outcome | None:
     """Section 8, account states."""
     if target == "gone":
@@ -170,3 +223,15 @@ class Group(NamedTuple):
 
 READING = Group(tuple(READS), read, ("open", "deleted", "unmade"))
 WRITING = Group(WRITES, write, ("open", "deleted", "unmade"))
+HOSTING = Group(
+    ("listRepos", "registerNotify", "unregisterNotify"), host, ("open", "deleted", "unmade")
+)
+GOVERNING = Group(
+    tuple(
+        SIMPLE + name
+        for name in ("getSpace", "listMembers", "updateSpace", "putMember", "removeMember")
+    ),
+    govern,
+    ("open", "deleted", "unmade"),
+)
+DELEGATING = Group(("getDelegationToken",), delegate, ("open", "deleted", "unmade"))

@@ -10,7 +10,17 @@ import pytest
 from sqlalchemy import select
 
 from lettaspace.space import schema
-from tests.server.matrix import OK, READING, WRITES, WRITING, Cell, cells
+from tests.server.matrix import (
+    DELEGATING,
+    GOVERNING,
+    HOSTING,
+    OK,
+    READING,
+    WRITES,
+    WRITING,
+    Cell,
+    cells,
+)
 from tests.server.worlds import CALLERS, NOTE, World, world
 
 
@@ -20,7 +30,11 @@ def populated(tmp_path) -> Iterator[World]:
         yield there
 
 
-@pytest.mark.parametrize("group", [READING, WRITING], ids=["reading", "writing"])
+@pytest.mark.parametrize(
+    "group",
+    [READING, WRITING, HOSTING, GOVERNING, DELEGATING],
+    ids=["reading", "writing", "hosting", "governing", "delegating"],
+)
 def test_every_cell(populated, group):
     wrong: list[str] = []
     count = 0
@@ -38,7 +52,7 @@ def test_every_cell(populated, group):
             wrong.append(f"{cell}: changed something")
         before = after
     assert not wrong, "\n".join([f"{len(wrong)} of {count} cells:", *wrong[:40]])
-    assert count > 800
+    assert count > 200 * len(group.methods)
 
 
 def ask(there: World, cell: Cell) -> httpx.Response:
@@ -60,6 +74,12 @@ def arguments(there: World, cell: Cell, space: str, did: str) -> dict[str, Any]:
         values["rkey"] = "again"
     if name in ("createRecord", "putRecord"):
         values["record"] = {"text": "cell"}
+    if name in ("putMember", "removeMember"):
+        values["did"] = there.dids["eve"]
+    if name == "putMember":
+        values |= {"read": False, "write": False}
+    if name in ("registerNotify", "unregisterNotify"):
+        values["service"] = there.dids["noa"]
     if name == "applyWrites":
         kind = "com.atproto.space.applyWrites#create"
         values["writes"] = [{"$type": kind, "collection": NOTE, "value": {"text": "cell"}}]
