@@ -120,7 +120,7 @@ _TAGS = "blockquote code dd details dl dt em h3 h4 h5 h6 li p s span strong tabl
 _ALLOWED |= dict.fromkeys(_TAGS.split(), _COMMON)
 _VOID = {"br", "hr"}
 _VALUES = {
-    "href": r"https?://[!-~]+|mailto:[!-~]+",
+    "href": r"(?i:https?://|mailto:)[!-~]+",
     "rel": "noopener noreferrer nofollow",
     "target": "_blank",
     "title": r"[^\n]+",

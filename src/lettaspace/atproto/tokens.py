@@ -151,7 +151,7 @@ def read_credential(text: str, now: Time, space: str | None = None) -> Unverifie
         exp = token.expiry(now, longest=MAX_CREDENTIAL, iat=True)
     else:
         claim = token.claims.get("jti")
-        jti = claim if type(claim) is str and claim else None
+        jti = token.text("jti") if type(claim) is str and claim else None
         exp = token.expiry(now, longest=MAX_ALPHA_CREDENTIAL)
     return Unverified(issuer, _kid(token), token, Credential(ref, holder, jti, exp))
 
