@@ -18,6 +18,7 @@ COMMANDS = {
     "repair": "Finish compactions that were interrupted.",
     "serve": "Serve a host: repos and spaces of its accounts, over XRPC.",
     "account": "The accounts of a host: add, list, remove, passwords.",
+    "host": "A host as a whole: back it up, restore it, sign everybody out.",
     "space": "The spaces of a host: create, list, delete, members, policies.",
 }
 """Each is the module of that name in `lettaspace.cli.commands`; `import` is `import_`."""

@@ -146,6 +146,20 @@ class Accounts:
             raise NotFound(f"no account is called {did!r}")
         return _key(*row)
 
+    def set_key(self, account: Account, key: SigningKey) -> None:
+        """What is signed from now on, its key signs; with the one before, nothing holds."""
+        values = {"key": key.to_bytes(), "key_type": key.curve}
+        with self._database.write() as connection:
+            connection.execute(update(accounts).where(accounts.c.id == account.id).values(values))
+
+    def sign_out(self, account: Account | None) -> int:
+        """Ends all sessions of an account, or of all, and returns how many there were."""
+        query = delete(sessions)
+        if account is not None:
+            query = query.where(sessions.c.account == account.id)
+        with self._database.write() as connection:
+            return connection.execute(query).rowcount
+
     # Passwords
 
     def set_password(self, account: Account, password: str) -> None:

@@ -218,6 +218,11 @@ def prepare(database: Database) -> None:
         upgrade(connection, current, database.name)
 
 
+def is_host(connection: Connection) -> bool:
+    """Whether a database has a host's tables."""
+    return _revision(connection) is not None
+
+
 def _refuse_others(connection: Connection, store: str) -> None:
     for name in inspect(connection).get_table_names():
         if name in metadata.tables:

@@ -231,6 +231,30 @@ def key(app: App, name: str, database: str | None) -> None:
     app.out.json({"did": account.did, "curve": secret.curve, "privateKey": secret.to_bytes().hex()})
 
 
+@command.command("rekey", short_help="Give an account a new signing key.")
+@click.argument("name", metavar="HANDLE")
+@click.option("--p256", is_flag=True, help="Make a P-256 key instead of a secp256k1 one.")
+@database_option
+@json_option
+@click.pass_obj
+def rekey(app: App, name: str, p256: bool, database: str | None) -> None:
+    """Give an account a new signing key, and forget the one it has.
+
+    What the old key signed holds no more as soon as others have the new DID document. This
+    host serves the one of a did:web that leads here; any other must be told of the new key.
+    """
+    from lettaspace.atproto.keys import SigningKey
+
+    made = SigningKey.generate("p256" if p256 else "secp256k1")
+    with accounts(app, database) as (_, known):
+        account = known.get(name)
+        known.set_key(account, made)
+    if app.json:
+        app.out.json({**_form(account), "key": made.did})
+    else:
+        app.out.line(f"The key of {field(account.handle)} is now {made.did}")
+
+
 def _read_key(path: Path) -> "SigningKey":
     from lettaspace.atproto.keys import SigningKey
     from lettaspace.errors import InvalidInput, NotFound
