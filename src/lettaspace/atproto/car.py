@@ -76,7 +76,7 @@ class Reader:
     def __init__(self, stream: Iterable[bytes], *, max_block: int = MAX_BLOCK) -> None:
         self._stream = iter(stream)
         self._max_block = max_block
-        self._buffer = bytearray()
+        self._buffer = b""
         self._at = 0  # how much of the buffer has been read
         self.offset = 0
         """Bytes read so far: where the next section begins."""
@@ -93,6 +93,7 @@ class Reader:
             raise self._error(start, "a block of that length has no CID")
         if size > (self._max_block if limit is None else limit):
             raise self._error(start, f"a block of {size} bytes is too large")
+        self._fill(length)  # both parts at once; what may be missing is found below
         at = self.offset
         try:
             cid = CID.from_bytes(self._take(_CID_BYTES))
@@ -114,6 +115,7 @@ class Reader:
             raise self._error(0, "there is nothing")
         if not 0 < length <= MAX_HEADER:
             raise self._error(0, f"a header of {length} bytes cannot be")
+        self._fill(length)
         at = self.offset
         try:
             fields: Any = cbor.decode(self._take(length))
@@ -128,39 +130,46 @@ class Reader:
 
     def _length(self) -> int | None:
         """The varint before a section; None at the end of the stream."""
-        start = self.offset
-        if not self._fill(1):
+        if not self._fill(_MAX_VARINT) and self._at == len(self._buffer):
             return None
-        value = 0
-        for shift in range(0, 7 * _MAX_VARINT, 7):
-            (byte,) = self._take(1)
+        buffer, start = self._buffer, self._at
+        value, shift = 0, 0
+        for at in range(start, min(start + _MAX_VARINT, len(buffer))):
+            byte = buffer[at]
             value |= (byte & 127) << shift
             if byte < 128:
                 if not byte and shift:
-                    raise self._error(start, "a length is written longer than it has to be")
+                    raise self._error(self.offset, "a length is written longer than it has to be")
+                self._at = at + 1
+                self.offset += at + 1 - start
                 return value
-        raise self._error(start, "a length has more than 63 bits")
+            shift += 7
+        size = len(buffer) - start
+        if size < _MAX_VARINT:
+            raise self._error(self.offset + size, "it ends where 1 more bytes should follow")
+        raise self._error(self.offset, "a length has more than 63 bits")
 
     def _take(self, size: int) -> bytes:
-        if not self._fill(size):
+        """The next bytes, which `_fill` was asked for."""
+        start = self._at
+        if start + size > len(self._buffer):
             raise self._error(self.offset, f"it ends where {size} more bytes should follow")
-        end = self._at + size
-        with memoryview(self._buffer) as view:
-            data = bytes(view[self._at : end])
-        self._at = end
+        self._at = end = start + size
         self.offset += size
-        return data
+        return self._buffer[start:end]
 
     def _fill(self, size: int) -> bool:
         """Makes `size` unread bytes stand in the buffer; false if the stream has not as many."""
-        while len(self._buffer) - self._at < size:
-            chunk = next(self._stream, None)
-            if chunk is None:
-                return False
-            del self._buffer[: self._at]
-            self._at = 0
-            self._buffer += chunk
-        return True
+        missing = size - (len(self._buffer) - self._at)
+        if missing <= 0:
+            return True
+        pieces = [self._buffer[self._at :]]
+        while missing > 0 and (chunk := next(self._stream, None)) is not None:
+            pieces.append(chunk)
+            missing -= len(chunk)
+        self._buffer = b"".join(pieces)
+        self._at = 0
+        return missing <= 0
 
     def _error(self, offset: int, reason: str) -> InvalidInput:
         return InvalidInput(f"CAR, byte {offset}: {reason}")

@@ -5,7 +5,7 @@ lower-case base32 (`bafyrei…`, `bafkrei…`). The reference also lets other ve
 bases pass; one text per content is worth more to us than to read those.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
@@ -116,3 +116,13 @@ def _new(data: bytes) -> CID:
     cid = _allocate(CID)
     _set_bytes(cid, data)
     return cid
+
+
+def texts(cids: Sequence[bytes]) -> list[str]:
+    """The texts of many CIDs in their binary form, each of which must be one."""
+    # As one array of links; see `CID.parse`. Its head is that of an array of single bytes.
+    head = encode_dag_cbor([0] * len(cids))[: -len(cids) or None]
+    links: Any = decode_dag_cbor(
+        b"".join([head, *(_LINK_HEAD + each for each in cids)]), atjson_mode=True
+    )
+    return [link["$link"] for link in links]

@@ -11,20 +11,21 @@ canonical DAG-CBOR of the data model, a record is a map, and a path is a collect
 
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 from sqlalchemy import bindparam, func, select
 
 from lettaspace.atproto import car, cbor
 from lettaspace.atproto.cid import CID, DAG_CBOR
+from lettaspace.atproto.cid import texts as cid_texts
 from lettaspace.atproto.commit import Commit, sign
 from lettaspace.atproto.keys import SigningKey, VerifyingKey
 from lettaspace.atproto.syntax import is_nsid, is_record_key
 from lettaspace.errors import Damaged, InvalidInput, NotFound
 from lettaspace.space import schema
-from lettaspace.space.sethash import SetHash, element
+from lettaspace.space.sethash import SetHash
 from lettaspace.space.statement import Statement
 from lettaspace.space.view import View
 from lettaspace.space.writes import Value
@@ -38,6 +39,7 @@ _PAGE = 100
 _PIECE = 128 * 1024
 """Bytes of records that are gathered before they are given out."""
 
+_is_nsid = lru_cache(maxsize=1024)(is_nsid)
 _varint = lru_cache(maxsize=1 << 14)(car.varint)
 
 _NAMES = [f"row{number}" for number in range(_PAGE)]
@@ -60,11 +62,12 @@ _stored = Statement(
 
 _LINK = b"\xd8\x2a\x58\x25\x00"
 """What stands before the 36 bytes of a CID in DAG-CBOR."""
+_TO_RECORD = _LINK + b"\x01\x71\x12\x20"
+"""The same, and how the CID of a record begins."""
 _CID_BYTES = 36
 
 
-@dataclass(frozen=True, slots=True)
-class RepoBlock:
+class RepoBlock(NamedTuple):
     """A record from a CAR, checked against its entry in the index."""
 
     collection: str
@@ -146,20 +149,22 @@ class RepoReader:
         """The records, in the order of the index. With `optional` the CAR may lack all of them,
         as getRepo's does when asked for no values."""
         first = True
-        for collection, rkey, cid in self.index:
+        for path, expected in self.index.entries():
             block = self._reader.next()
-            where = f"{collection}/{rkey}"
+            where = path.decode()
             if block is None:
                 if optional and first:
                     return
                 raise Damaged(f"the record {where} is missing")
-            if block.cid != cid:
+            cid, data, offset = block
+            if bytes(cid) != expected:
                 raise Damaged(f"another block stands where the record {where} should")
             value = _decode(block, where)
             if type(value) is not dict:
                 raise InvalidInput(f"{where}: a record is a map")
             first = False
-            yield RepoBlock(collection, rkey, cid, value, block.offset, len(block.data))
+            collection, _, rkey = where.partition("/")
+            yield RepoBlock(collection, rkey, cid, value, offset, len(data))
 
 
 def read_repo(
@@ -197,8 +202,17 @@ class Index:
         set_hash = SetHash()
         try:
             self._length, self._start = _read_head(data, 0, 0xA0)
-            for collection, rkey, cid in self:
-                set_hash.add(element(collection, rkey, str(cid)))
+            entries = self.entries()
+            while some := list(islice(entries, _PAGE)):
+                for path, _ in some:
+                    _split(path.decode("ascii", "replace"))
+                names = cid_texts([cid for _, cid in some])
+                set_hash.add_all(
+                    [
+                        b"%b/%b" % (path, name.encode())
+                        for (path, _), name in zip(some, names, strict=True)
+                    ]
+                )
         except (_Malformed, IndexError):
             # Say what is wrong with it, in the words of who reads CBOR anyway.
             value = cbor.decode(data)
@@ -213,17 +227,24 @@ class Index:
 
     def __iter__(self) -> Iterator[tuple[str, str, CID]]:
         """Collection, rkey and CID of each entry, in order."""
+        for path, cid in self.entries():
+            collection, _, rkey = path.decode().partition("/")
+            yield collection, rkey, CID.from_bytes(cid)
+
+    def entries(self) -> Iterator[tuple[bytes, bytes]]:
+        """The same as they stand there: paths, and CIDs in their binary form."""
         data, at = self._data, self._start
         last: tuple[int, bytes] = (0, b"")
         for _ in range(self._length):
             size, at = _read_head(data, at, 0x60)
             end = at + size
-            path = data[at:end]
-            if data[end : end + 5] != _LINK or (size, path) <= last:
+            entry = size, data[at:end]
+            cid = end + len(_LINK)
+            at = cid + _CID_BYTES
+            if not data.startswith(_TO_RECORD, end) or at > len(data) or entry <= last:
                 raise _Malformed
-            last = size, path
-            at = end + 5 + _CID_BYTES
-            yield *_split(path.decode("ascii", "replace")), _record_cid(data[end + 5 : at])
+            last = entry
+            yield entry[1], data[cid:at]
         if at != len(data):
             raise _Malformed
 
@@ -273,19 +294,9 @@ def _decode(block: car.Block, what: str) -> Any:
 
 def _split(path: str) -> tuple[str, str]:
     collection, _, rkey = path.partition("/")
-    if not (is_nsid(collection) and is_record_key(rkey)):
+    if not (_is_nsid(collection) and is_record_key(rkey)):
         raise InvalidInput("the index has a path that is not a collection and a record key")
     return collection, rkey
-
-
-def _record_cid(data: bytes) -> CID:
-    try:
-        cid = CID.from_bytes(data)
-    except InvalidInput:
-        raise _Malformed from None
-    if cid.codec != DAG_CBOR:
-        raise _Malformed
-    return cid
 
 
 @cache
@@ -302,6 +313,10 @@ def _head(major: int, value: int) -> bytes:
     return bytes((major | 24 + step,)) + value.to_bytes(1 << step, "big")
 
 
+_LEAST = (24, 1 << 8, 1 << 16)
+"""The least number that needs a head of two, three, or five bytes."""
+
+
 def _read_head(data: bytes, at: int, major: int) -> tuple[int, int]:
     """The number in the first bytes of an item of that type, and where they end."""
     info = data[at] - major
@@ -311,6 +326,6 @@ def _read_head(data: bytes, at: int, major: int) -> tuple[int, int]:
         raise _Malformed
     end = at + 1 + (1 << info - 24)
     value = int.from_bytes(data[at + 1 : end], "big")
-    if len(_head(major, value)) != end - at:
+    if value < _LEAST[info - 24] or end > len(data):
         raise _Malformed
     return value, end

@@ -7,6 +7,7 @@ is not detected, so the caller guarantees that each is in the set once.
 """
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 from blake3 import blake3
@@ -36,6 +37,12 @@ class SetHash:
 
     def add(self, item: bytes) -> None:
         self._state += np.frombuffer(blake3(item).digest(STATE_BYTES), _LANES)
+
+    def add_all(self, items: Sequence[bytes]) -> None:
+        """The same for some hundreds at once, 2 KB each, which is faster."""
+        digests = b"".join([blake3(item).digest(STATE_BYTES) for item in items])
+        lanes = np.frombuffer(digests, _LANES).reshape(len(items), STATE_BYTES // 2)
+        self._state += lanes.sum(axis=0, dtype=_LANES)
 
     def remove(self, item: bytes) -> None:
         self._state -= np.frombuffer(blake3(item).digest(STATE_BYTES), _LANES)
