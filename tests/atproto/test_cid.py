@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lettaspace.atproto.cid import CID, DAG_CBOR, RAW
+from lettaspace.atproto.cid import CID, DAG_CBOR, RAW, texts
 from lettaspace.errors import InvalidInput
 
 EMPTY_MAP = "bafyreigbtj4x7ip5legnfznufuopl4sg4knzc2cof6duas4b3q2fy6swua"
@@ -111,3 +111,10 @@ def test_it_is_a_value():
     assert repr(cid) == f"CID({str(cid)!r})"
     cids = [CID.for_raw(bytes([n])) for n in range(8)] + [CID.for_cbor(b"")]
     assert [bytes(c) for c in sorted(cids)] == sorted(bytes(c) for c in cids)
+
+
+@pytest.mark.parametrize("count", [0, 1, 23, 24, 255, 256, 65_536])
+def test_many_texts_at_once(count):
+    cids = [CID.for_cbor(b"%d" % number) for number in range(min(count, 300))]
+    cids += cids[:1] * (count - len(cids))
+    assert texts([bytes(cid) for cid in cids]) == [str(cid) for cid in cids]

@@ -185,7 +185,7 @@ def test_one_snapshot_while_writers_write(repo: EmbeddedRepo) -> None:
     repo.apply_writes([Create(NOTE, f"n{number}", {"n": 0}) for number in range(150)])
     with repo.snapshot() as view:
         parts = repo_car(view, KEY)
-        data = b"".join(next(parts) for _ in range(5))
+        data = b"".join(next(parts) for _ in range(3))
         repo.apply_writes([Update(NOTE, f"n{number}", {"n": 1}) for number in range(150)])
         repo.apply_writes([Create(NOTE, "new", {}), Delete(NOTE, "n3")])
         data += b"".join(parts)

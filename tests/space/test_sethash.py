@@ -75,3 +75,15 @@ def test_a_state_is_not_shared_with_the_bytes_it_came_from():
     state = SetHash().state
     SetHash(state).add(b"x")
     assert SetHash(state).is_empty
+
+
+@given(st.lists(st.binary(), max_size=20), st.lists(st.binary(), max_size=5))
+def test_many_at_once_are_each_of_them(items, before):
+    one_by_one, at_once = SetHash(), SetHash()
+    for item in before:
+        one_by_one.add(item)
+        at_once.add(item)
+    for item in items:
+        one_by_one.add(item)
+    at_once.add_all(items)
+    assert at_once.state == one_by_one.state
