@@ -55,3 +55,17 @@ def accounts(app: App, target: str | None) -> Iterator[tuple["Database", "Accoun
     with Database.open(place(app, target)) as database:
         tables.prepare(database)
         yield database, Accounts(database, time.time)
+
+
+def utc(seconds: int) -> str:
+    """A time of the database, for programs."""
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def local(seconds: int) -> str:
+    """The same for people, in their own time zone."""
+    from lettaspace.cli.render import local_time
+
+    return local_time(utc(seconds))

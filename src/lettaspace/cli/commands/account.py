@@ -9,9 +9,15 @@ import click
 
 from lettaspace.cli.app import App, exists, json_option
 from lettaspace.cli.catalog import COMMANDS
-from lettaspace.cli.hosting import accounts, database_option, development_option, origin_option
+from lettaspace.cli.hosting import (
+    accounts,
+    database_option,
+    development_option,
+    local,
+    origin_option,
+    utc,
+)
 from lettaspace.cli.passwords import app_password, given_password, password_option
-from lettaspace.cli.render import local_time
 from lettaspace.cli.text import counted, field
 
 if TYPE_CHECKING:
@@ -125,18 +131,18 @@ def list_(app: App, removed: bool, database: str | None) -> None:
                 {
                     "handle": each.handle,
                     "did": each.did,
-                    "removedAt": _time(each.removed_at),
+                    "removedAt": utc(each.removed_at),
                     "removed": _numbers(each.what),
                 }
                 for each in gone
             )
         else:
-            rows = [(e.handle, e.did, _local(e.removed_at), _listed(e.what)) for e in gone]
+            rows = [(e.handle, e.did, local(e.removed_at), _listed(e.what)) for e in gone]
             app.out.table(("HANDLE", "DID", "REMOVED", "WITH"), rows)
     elif app.json:
         app.out.json_list(map(_form, found))
     else:
-        rows = [(each.handle, each.state, _local(each.created_at), each.did) for each in found]
+        rows = [(each.handle, each.state, local(each.created_at), each.did) for each in found]
         app.out.table(("HANDLE", "STATE", "SINCE", "DID"), rows)
 
 
@@ -273,7 +279,7 @@ def _form(account: "Account") -> dict[str, Any]:
         "handle": account.handle,
         "did": account.did,
         "state": account.state,
-        "createdAt": _time(account.created_at),
+        "createdAt": utc(account.created_at),
     }
 
 
@@ -289,13 +295,3 @@ def _numbers(what: dict[str, int]) -> dict[str, int]:
 def _listed(numbers: dict[str, int]) -> str:
     names = {name: name.replace("_", " ").removesuffix("s") for name in numbers}
     return ", ".join(counted(number, names[name]) for name, number in numbers.items())
-
-
-def _time(seconds: int) -> str:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _local(seconds: int) -> str:
-    return local_time(_time(seconds))

@@ -8,8 +8,7 @@ import click
 
 from lettaspace.cli.app import App, json_option
 from lettaspace.cli.catalog import COMMANDS
-from lettaspace.cli.hosting import accounts, database_option
-from lettaspace.cli.render import local_time
+from lettaspace.cli.hosting import accounts, database_option, local, utc
 from lettaspace.cli.text import counted, field
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def list_(app: App, name: str | None, deleted: bool, database: str | None) -> No
         app.out.json_list(map(_form, found))
         return
     rows = [
-        (*_words(each.settings), _local(each.deleted_at or each.created_at), each.uri)
+        (*_words(each.settings), local(each.deleted_at or each.created_at), each.uri)
         for each in found
     ]
     app.out.table(("READ", "WRITE", "APPS", "DELETED" if deleted else "SINCE", "URI"), rows)
@@ -295,24 +294,14 @@ def _words(settings: "Settings") -> tuple[str, str, str]:
 
 
 def _form(space: "Space") -> dict[str, Any]:
-    deleted = {} if space.deleted_at is None else {"deletedAt": _time(space.deleted_at)}
+    deleted = {} if space.deleted_at is None else {"deletedAt": utc(space.deleted_at)}
     return {
         "uri": space.uri,
         **space.settings.form,
-        "createdAt": _time(space.created_at),
+        "createdAt": utc(space.created_at),
         **deleted,
     }
 
 
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
-
-
-def _time(seconds: int) -> str:
-    from datetime import UTC, datetime
-
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _local(seconds: int) -> str:
-    return local_time(_time(seconds))
