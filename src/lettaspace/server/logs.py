@@ -49,6 +49,9 @@ def install(level: Level, stream: TextIO | None = None) -> None:
     ours.setLevel(logging.INFO if level == "info" else logging.ERROR)
     # A line that cannot be written must not be told about with its content.
     logging.raiseExceptions = False
+    # What no line has need not be found out: the place in the code, thread and process.
+    logging._srcfile = None
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
 class Formatter(logging.Formatter):

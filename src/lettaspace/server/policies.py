@@ -7,6 +7,7 @@ nobody could say what it allows. Source: protocol, section 6 (simplespace).
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
 from lettaspace.atproto.syntax import is_did
@@ -98,10 +99,11 @@ class Settings:
             "app_access": json.dumps(self.apps.form),
         }
 
-    @classmethod
-    def of(cls, read_policy: str, write_policy: str, app_access: str) -> "Settings":
+    @staticmethod
+    @lru_cache(maxsize=1024)
+    def of(read_policy: str, write_policy: str, app_access: str) -> "Settings":
         """Those of a row."""
-        return cls(
+        return Settings(
             policy(json.loads(read_policy)),
             policy(json.loads(write_policy)),
             access(json.loads(app_access)),

@@ -50,13 +50,15 @@ _lock = Statement(
         .with_for_update(key_share=True)
     )
 )
-_known_rev = Statement(
-    lambda: select(_writers.repo_rev).where(
-        _writers.space == bindparam("space"), _writers.did == bindparam("did")
+_known = Statement(
+    lambda: select(
+        select(_writers.repo_rev)
+        .where(_writers.space == bindparam("space"), _writers.did == bindparam("did"))
+        .scalar_subquery(),
+        select(func.max(_writers.space_rev))
+        .where(_writers.space == bindparam("space"))
+        .scalar_subquery(),
     )
-)
-_newest = Statement(
-    lambda: select(func.max(_writers.space_rev)).where(_writers.space == bindparam("space"))
 )
 _put = upsert(tables.writers, "repo_rev", "hash", "space_rev")
 _set_rev = Statement(
@@ -133,11 +135,10 @@ class Writers:
         self, connection: Connection, space: Held, did: str, rev: str, hash_: bytes
     ) -> Change | None:
         """Takes note of a write; None if that, or a newer one, is known already."""
-        known = _known_rev.one(connection, space=space.uri, did=did)
-        if known is not None and rev <= known[0]:
+        known, prev = _known.only(connection, space=space.uri, did=did)
+        if known is not None and rev <= known:
             return None
         writer = Writer(did, rev, hash_, self._above(space.space_rev))
-        prev = _newest.only(connection, space=space.uri)[0]
         _put.run(
             connection,
             space=space.uri,
@@ -187,11 +188,11 @@ def written(
     """The host's `WriteHook`: an authority here takes note in the write's own transaction, one
     elsewhere is told through the outbox."""
     authority = uri.removeprefix("at://").partition("/")[0]
-    if _is_here.one(connection, did=authority) is None:
-        return host.outbox.put(connection, uri, did, rev, hash_)
     space = host.writers.hold(connection, uri)
     if space is None:
-        return None
+        if _is_here.one(connection, did=authority) is not None:
+            return None  # there is no such space, or no longer
+        return host.outbox.put(connection, uri, did, rev, hash_)
     policy = space.settings.write
     if isinstance(policy, ManagingApp) and did != authority:
         return host.outbox.put(connection, uri, did, rev, hash_)  # asking takes time
