@@ -252,3 +252,15 @@ def test_o45_downloads_are_redacted(space: Space, serve: Serve, form: str) -> No
 def test_there_are_no_other_forms(demo: Running) -> None:
     assert demo.get(f"/c/{KILN}/export.exe").status_code == 404
     assert demo.get("/c/nothing/export.md").status_code == 404
+
+
+def test_a_conversation_without_a_title_is_called_by_its_first_words(
+    space: Space, serve: Serve
+) -> None:
+    talk = space.create_conversation(space.create_agent("Otter"))
+    here = serve(space)
+    assert "Untitled" in here.page("/").text
+    talk.append(User.text("Fix the kiln " + "please " * 30))
+    for path in ("/", f"/c/{talk.rkey}", "/search?q=kiln"):
+        assert "Fix the kiln please" in here.page(path).text
+        assert "Untitled" not in here.page(path).text

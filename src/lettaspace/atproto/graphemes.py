@@ -15,6 +15,9 @@ _SYMBOLS = frozenset(("So", "Sm", "Cn"))
 
 _JOINER = "\u200d"
 
+_LONGEST = 32
+"""Characters in one cluster."""
+
 
 def count(text: str) -> int:
     """The number of grapheme clusters in a text."""
@@ -41,6 +44,18 @@ def count(text: str) -> int:
         joinable = extends or category not in _CONTROLS
         previous = character
     return clusters
+
+
+def clip(text: str, most: int) -> str:
+    """The first `most` clusters of a text. One of very many characters is cut all the same."""
+    end = 0
+    for _ in range(most):
+        if end >= len(text):
+            return text
+        start, end = end, end + 1
+        while end < len(text) and end - start < _LONGEST and count(text[start : end + 1]) == 1:
+            end += 1
+    return text[:end]
 
 
 def _extends(character: str, category: str) -> bool:

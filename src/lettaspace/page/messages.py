@@ -5,7 +5,6 @@ lays out. Everything from outside that is in them is text, to be escaped, or Mar
 modules beside this one, which let nothing through.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -17,6 +16,7 @@ from markupsafe import Markup
 from lettaspace.conversation import formats, jsontext
 from lettaspace.conversation.message import Message
 from lettaspace.conversation.pairing import Ledger
+from lettaspace.conversation.preview import ASIDE
 from lettaspace.conversation.records import LOCAL_MESSAGE
 from lettaspace.errors import Damaged, InvalidInput, NotFound
 from lettaspace.page import code, diff, jsonview, markdown
@@ -33,8 +33,6 @@ CUT = 60_000
 CUT_ALONE = 2_000_000
 
 _VERSIONS = token_bytes(32)
-
-_ASIDE = re.compile(r"<(system-reminder|memory_update|system-alert)>\s*(.*?)\s*</\1>", re.DOTALL)
 
 
 class Redaction(Protocol):
@@ -315,7 +313,7 @@ class _Presenter:
         """What was said; what the harness said beside it is folded."""
         at = 0
         if message.role == "user":
-            for aside in _ASIDE.finditer(text):
+            for aside in ASIDE.finditer(text):
                 if before := text[at : aside.start()].strip():
                     yield TextPart(markdown.render(self.shortened(before)))
                 label = aside[1].replace("_", " ").replace("-", " ").capitalize()

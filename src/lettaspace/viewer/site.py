@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse
 from lettaspace.conversation.listing import Listing
 from lettaspace.conversation.message import Message
 from lettaspace.conversation.overview import AgentInfo, ConversationInfo
+from lettaspace.conversation.preview import clipped, first_words
 from lettaspace.conversation.records import MESSAGE
 from lettaspace.conversation.space import Space
 from lettaspace.conversation.usage import UsageCounter
@@ -22,6 +23,9 @@ from lettaspace.page.messages import Redaction
 from lettaspace.viewer import templates
 
 T = TypeVar("T")
+
+_WORDS = 20_000
+"""First words of so many conversations are remembered."""
 
 
 class Site:
@@ -35,6 +39,7 @@ class Site:
         self.letta = letta
         self.redaction = redaction
         self.usage = UsageCounter(space)
+        self._words: dict[str, str | None] = {}
         self._listing: Listing | None = None
         self._building = threading.Lock()
 
@@ -85,15 +90,22 @@ class Site:
         return {each.uri: each.name or each.rkey for each in self.agents()}
 
     def clean(self, info: ConversationInfo) -> ConversationInfo:
-        """A conversation as it may be shown."""
-        if (redact := self.redact) is None:
-            return info
-        return replace(
-            info,
-            title=info.title and redact(info.title),
-            cwd=info.cwd and redact(info.cwd),
-            tags=tuple(map(redact, info.tags)),
-        )
+        """A conversation as it may be shown; one without a title is called by its first words."""
+        hide = self.redact or str
+        if info.title:
+            title: str | None = hide(info.title)
+        else:
+            words = self._first_words(info)
+            title = None if words is None else clipped(hide(words))
+        cwd = info.cwd and hide(info.cwd)
+        return replace(info, title=title, cwd=cwd, tags=tuple(map(hide, info.tags)))
+
+    def _first_words(self, info: ConversationInfo) -> str | None:
+        if info.rkey not in self._words and info.messages:
+            if len(self._words) >= _WORDS:
+                self._words.clear()
+            self._words[info.rkey] = first_words(self.space, info.uri)
+        return self._words.get(info.rkey)
 
     def clean_agent(self, info: AgentInfo) -> AgentInfo:
         """An agent as it may be shown."""
