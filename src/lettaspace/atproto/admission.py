@@ -134,11 +134,14 @@ class Use:
         audience = self._verifier.use(
             self._request, self._text, credential.holder, self._now, replays
         )
-        if credential.jti is not None and revocations.revoked(
-            str(credential.space), credential.jti
-        ):
-            raise Refused("CredentialRevoked", "credential: was revoked")
+        require_not_revoked(credential, revocations)
         return Access(credential, audience)
+
+
+def require_not_revoked(credential: Credential, revocations: Revocations) -> None:
+    """Raises Refused (CredentialRevoked) if its authority has taken the credential back."""
+    if credential.jti is not None and revocations.revoked(str(credential.space), credential.jti):
+        raise Refused("CredentialRevoked", "credential: was revoked")
 
 
 def open_attestation(text: str, now: Time, authority: str) -> UnverifiedAttestation:

@@ -14,7 +14,7 @@ and 5.
 from collections.abc import Callable
 from typing import Protocol, TypeAlias, TypeVar
 
-from lettaspace.atproto.admission import Access, Use
+from lettaspace.atproto.admission import Access, Use, require_not_revoked
 from lettaspace.atproto.keys import VerifyingKey
 from lettaspace.atproto.proof import Request, presented
 from lettaspace.atproto.proof import bearer as service_bearer
@@ -52,13 +52,20 @@ def holder(host: Host, call: Call) -> Access:
 
     Which space it opens, and for which audience, `access` compares with what is asked.
     """
+    now = host.clock()
+    known = host.presented.find(call.headers, now)
+    if known is not None:
+        require_not_revoked(known.credential, host.revocations)
+        return known
     request = Request(verb(call), f"{host.config.origin}/xrpc/{call.method.nsid}", fields(call))
-    use = Use(request, host.clock(), alpha=True)
+    use = Use(request, now, alpha=True)
 
     def finish(key: VerifyingKey) -> Access:
         return use.finish(key, host.proofs, host.revocations)
 
-    return verified(host, use, finish)
+    access = verified(host, use, finish)
+    host.presented.add(call.headers, access, now)
+    return access
 
 
 def service(host: Host, call: Call) -> ServiceAuth:

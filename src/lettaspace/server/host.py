@@ -19,6 +19,7 @@ from lettaspace.server.forwards import Forwards
 from lettaspace.server.identity import Resolver
 from lettaspace.server.limits import Limits
 from lettaspace.server.outbox import Outbox
+from lettaspace.server.presented import Presented
 from lettaspace.server.replay import Revocations, UsedTokens
 from lettaspace.server.repos import Repos
 from lettaspace.server.sessions import Sessions
@@ -71,6 +72,7 @@ class Host:
         self.delegations = UsedTokens(database, "delegation")
         self.attestations = UsedTokens(database, "attestation")
         self.proofs = UsedTokens(database, "dpop")
+        self.presented = Presented()
         self.revocations = Revocations(database, clock)
         self.repos = Repos(database, clock)
         self.spaces = Spaces(database, clock)

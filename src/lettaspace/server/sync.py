@@ -245,19 +245,18 @@ def _read_ops(
 ) -> tuple[list[Row], bool]:
     """Entries of the log strictly after a position, and whether there may be more."""
     rows: list[Row] = []
-    bytes_ = 0
+    size = 0
     statement = _WITH_VALUES if values else _WITHOUT_VALUES
+    chunk = min(limit, _CHUNK) if values else limit
     while True:
-        size = min(_CHUNK if values else limit, limit - len(rows))
-        found = statement.all(connection, repo=repo, rev=after[0], index=after[1], size=size)
-        rows += found
-        if len(rows) == limit:
-            return rows, True
-        if len(found) < size:
+        found = statement.all(connection, repo=repo, rev=after[0], index=after[1], size=chunk)
+        for row in found:
+            rows.append(row)
+            size += len(row[6] or b"") if values else 0
+            if len(rows) == limit or size >= MAX_VALUES:
+                return rows, True
+        if len(found) < chunk:
             return rows, False
-        bytes_ += sum(len(row[6] or b"") for row in found) if values else 0
-        if bytes_ >= MAX_VALUES:
-            return rows, True
         after = found[-1][0], found[-1][1]
 
 
