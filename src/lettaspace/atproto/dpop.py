@@ -25,7 +25,10 @@ MAX_AGE: Final = 60
 
 # The name of a media type, which may be written in full and in any case (RFC 7515, 4.1.9).
 _is_proof = re.compile(r"(?:application/)?dpop\+jwt", re.IGNORECASE | re.ASCII).fullmatch
-_url = re.compile(r"(https?)://([^/?#@\\\s]+)((?:/[^?#\s]*)?)(?:[?#].*)?", re.IGNORECASE).fullmatch
+_url = re.compile(
+    r"(https?)://((?:\[[^/?#@\\\s\[\]]+\]|[^/?#@\\\s\[\]:]+)(?::[0-9]*)?)((?:/[^?#\s]*)?)(?:[?#].*)?",
+    re.IGNORECASE,
+).fullmatch
 _PORTS = {"http": ":80", "https": ":443"}
 
 
