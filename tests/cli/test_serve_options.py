@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +27,9 @@ def served(tmp_path: Path, *arguments: str) -> Iterator[Hosted]:
 
 def ask(host: Hosted, *forwarded: str) -> int:
     headers = [("x-forwarded-for", each) for each in forwarded]
-    return httpx.get(host.origin + DESCRIBE, headers=headers, trust_env=False).status_code
+    return httpx.get(
+        host.origin + DESCRIBE, headers=headers, trust_env=False, timeout=60
+    ).status_code
 
 
 def test_nobody_s_word_is_taken_for_an_address(tmp_path: Path) -> None:
@@ -51,14 +54,37 @@ def test_metrics_and_logs(tmp_path: Path) -> None:
     port = free_port()
     with served(tmp_path, "--metrics-port", str(port)) as host:
         assert ask(host) == 200
-        metrics = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False).text
+        metrics = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False, timeout=60).text
         assert 'method="com.atproto.server.describeServer",status="200"} 1.0' in metrics
         assert "lettaspace_connections " in metrics
-        assert httpx.get(host.origin + "/metrics", trust_env=False).status_code == 404
+        assert httpx.get(host.origin + "/metrics", trust_env=False, timeout=60).status_code == 404
         host.stop()
         lines = [json.loads(line) for line in host.log().splitlines()]
         assert [line["status"] for line in lines] == [200, 404]
         assert lines[0]["method"] == "com.atproto.server.describeServer"
+
+
+def test_each_worker_has_metrics(cli: Cli, postgres_url: str, tmp_path: Path) -> None:
+    first = free_port()
+    arguments = ("--workers", "2", "--metrics-port", str(first))
+    with hosted(tmp_path / "home", postgres_url, *arguments) as host:
+        host.start()
+        assert ask(host) == 200
+        for port in (first, first + 1):
+            metrics = _when_there(f"http://127.0.0.1:{port}/metrics")
+            assert "process_resident_memory_bytes" in metrics
+            assert "lettaspace_outbox_writes 0.0" in metrics
+
+
+def _when_there(url: str) -> str:
+    """What is served there, once the process that does so has started."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return httpx.get(url, trust_env=False, timeout=60).text
+        except httpx.ConnectError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 def test_logs_of_faults_only(tmp_path: Path) -> None:
