@@ -81,7 +81,7 @@ class Xrpc:
         self,
         *,
         elsewhere: ASGIApp | None = None,
-        threads: int = 8,
+        threads: int = 16,
         patience: float = 30.0,
         stall: float = 60.0,
         checking: bool = False,
