@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from sqlalchemy import select
 
+from lettaspace.atproto.methods import method
 from lettaspace.space import schema
 from tests.server.matrix import (
     DELEGATING,
@@ -16,6 +20,7 @@ from tests.server.matrix import (
     HOSTING,
     OK,
     READING,
+    READS,
     WRITES,
     WRITING,
     Cell,
@@ -113,3 +118,51 @@ def revs(there: World) -> list[tuple[str, str, str | None]]:
     query = select(repos.space, repos.author, repos.rev).order_by(repos.id)
     with there.host.database.read() as connection:
         return [tuple(row) for row in connection.execute(query)]
+
+
+# Whatever is asked
+
+
+METHODS = [*(f"com.atproto.space.{name}" for name in (*READS, *WRITES))]
+
+ODD = st.sampled_from(
+    [
+        "", "x", "0", "-1", "99999999999999999999", "1e3", "true", "null", "\0", "é", "\U0001f3fa",
+        "at://", "at://did:web:a.example/space/a.b.c/x", "did:web:a.example", "com.example.note",
+        "3jzfcijpj2z2a", "3jzfcijpj2z2a/0", "..", "a" * 3000, "%00", "../../x",
+    ]
+)  # fmt: skip
+ODD_VALUE = st.recursive(
+    ODD | st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ODD, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory) -> Iterator[World]:
+    with world(str(tmp_path_factory.mktemp("host") / "host.db")) as there:
+        yield there
+
+
+@settings(
+    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.data(), st.sampled_from(METHODS), st.sampled_from(["mira", "credential"]))
+def test_whatever_is_asked_is_answered(asked, data, nsid, caller):
+    did = asked.dids["mira"]
+    values = arguments(asked, Cell(nsid, caller, "mira", "open", OK), asked.spaces["open"], did)
+    more = ("since", "cursor", "limit", "rkey", "reverse", "excludeValues", "validate", "writes")
+    names = data.draw(st.lists(st.sampled_from([*values, *more]), max_size=3))
+    headers = CALLERS[caller](asked, nsid, did, "open")
+    if method(nsid).kind == "query":
+        values |= {name: data.draw(ODD) for name in names}
+        answer = asked.client.get(f"/xrpc/{nsid}", params=values, headers=headers)
+    else:
+        values |= {name: data.draw(ODD_VALUE) for name in names}
+        body = json.dumps(values).encode()
+        headers = [*headers, ("content-type", "application/json")]
+        answer = asked.client.post(f"/xrpc/{nsid}", content=body, headers=headers)
+    assert answer.status_code in (200, 400, 401, 403, 413), answer.text
+    if answer.status_code != 200:
+        assert answer.json().keys() == {"error", "message"}
