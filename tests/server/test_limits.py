@@ -136,6 +136,7 @@ class TestWindows:
         counted.spend("signInAs", "x" * 100_000)
         assert max(map(len, window._used)) <= 256
         assert not spends(counted, "signInAs", "x" * 100_000)
+        assert spends(counted, "signInAs", "\ud800" * 1000)
 
     def test_threads_share_it(self) -> None:
         counted = Limits(only(uploads_per_hour=1000), Clock())

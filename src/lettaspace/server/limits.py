@@ -77,7 +77,7 @@ class Limits:
         windows = self._windows[what]
         if not windows:
             return
-        key = who if len(who) <= _LONGEST_KEY else hashlib.blake2b(who.encode()).hexdigest()
+        key = who if len(who) <= _LONGEST_KEY else _digest(who)
         now = self._clock()
         with self._lock:
             for window in windows:
@@ -146,6 +146,11 @@ def _network(text: str) -> str:
     if isinstance(found, IPv6Address):
         return str(found.ipv4_mapped or ip_network((found, 64), strict=False))
     return str(found)
+
+
+def _digest(text: str) -> str:
+    # Whoever signs in may send any text as a name.
+    return hashlib.blake2b(text.encode(errors="backslashreplace")).hexdigest()
 
 
 class _Window:
