@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60, help="for each target")
     parser.add_argument("--seed", type=int, default=1, help="of the random changes")
     parser.add_argument("--atheris", action="store_true", help="let atheris follow the coverage")
-    parser.add_argument("--found", type=Path, help="where atheris puts what reached new code")
-    parser.add_argument("--keep", type=Path, help="add from here what reaches new code")
+    parser.add_argument("--found", type=Path, help="below it atheris puts what reached new code")
+    parser.add_argument("--keep", type=Path, help="add from such a directory what reaches new code")
     parser.add_argument("--input", type=Path, help="only run the target on this file")
     options = parser.parse_args()
     names = options.targets or list(TARGETS)
@@ -56,13 +57,15 @@ def without(name: str, seconds: float, seed: int) -> int:
     kept = corpus(name)
     end = time.monotonic() + seconds
     runs, longest = 0, 0.0
-    for data in _inputs(kept, mutations(kept, words, seed)):
+    for data in chain(kept, mutations(kept, words, seed)):
         start = time.monotonic()
         if start > end and runs >= len(kept):
             break
         runs += 1
         if (fault := _fault(fuzz, data)) is not None:
-            small = smaller(data, lambda part: _place(_fault(fuzz, part)) == _place(fault))
+            small = data
+            if not isinstance(fault, Hang):  # which would take too long
+                small = smaller(data, lambda part: _place(_fault(fuzz, part)) == _place(fault))
             path = Path(f"fuzz-{name}-{sha256(small).hexdigest()[:12]}")
             path.write_bytes(small)
             traceback.print_exception(fault)
@@ -79,23 +82,24 @@ def with_atheris(name: str, seconds: float, seed: int, found: Path | None) -> in
 
     with atheris.instrument_imports(include=["lettaspace", "http_sf", "markdown_it"]):
         fuzz, words = load(name)
-    with tempfile.TemporaryDirectory() as folder:
-        dictionary = Path(folder) / "words"
-        dictionary.write_text("".join(f'"{_escaped(word)}"\n' for word in words))
-        (found or Path(folder)).mkdir(exist_ok=True)
-        arguments = {
-            "max_total_time": int(seconds),
-            "seed": seed,
-            "timeout": HANG,
-            "max_len": MAX_LENGTH,
-            "dict": dictionary,
-            "artifact_prefix": f"fuzz-{name}-",
-            "rss_limit_mb": 2048,
-        }
-        flags = [f"-{key}={value}" for key, value in arguments.items()]
-        places = [str(found)] if found else []
-        atheris.Setup([sys.argv[0], *flags, *places, str(CORPUS / name)], fuzz)
-        atheris.Fuzz()
+    folder = Path(tempfile.mkdtemp(prefix="fuzz-"))  # left behind, as nothing runs afterwards
+    place = (found or folder) / name
+    place.mkdir(parents=True, exist_ok=True)
+    arguments: dict[str, object] = {
+        "max_total_time": int(seconds),
+        "seed": seed,
+        "timeout": HANG,
+        "max_len": MAX_LENGTH,
+        "artifact_prefix": f"fuzz-{name}-",
+        "rss_limit_mb": 2048,
+    }
+    if words:
+        arguments["dict"] = folder / "words"
+        (folder / "words").write_text("".join(f'"{_escaped(word)}"\n' for word in words))
+    flags = [f"-{key}={value}" for key, value in arguments.items()]
+    # What is new goes to the first of the directories.
+    atheris.Setup([sys.argv[0], *flags, str(place), str(CORPUS / name)], fuzz)
+    atheris.Fuzz()
     return 0
 
 
@@ -106,11 +110,6 @@ def keep(name: str, found: Path) -> None:
     for data in distinct(fuzz, more, always=corpus(name)):
         if len(data) <= MAX_LENGTH:
             (CORPUS / name / sha256(data).hexdigest()[:12]).write_bytes(data)
-
-
-def _inputs(kept: list[bytes], more: Iterator[bytes]) -> Iterator[bytes]:
-    yield from kept
-    yield from more
 
 
 def _fault(fuzz: Callable[[bytes], Any], data: bytes) -> BaseException | None:

@@ -27,7 +27,11 @@ def fuzz_jsontext(given: bytes) -> None:
         for indent in (None, 2):
             written = jsontext.dumps(value, indent=indent)
             json.loads(written.encode(), parse_int=float, parse_constant=_refuse)
-            assert jsontext.dumps(jsontext.loads(written)) == jsontext.dumps(value)
+            again, deeper = outcome(lambda w=written: jsontext.loads(w), InvalidInput)
+            if deeper:  # by the object that stands for a constant
+                assert jsontext.count_constants(value)
+            else:
+                assert jsontext.dumps(again) == jsontext.dumps(value)
     if refusal is None and jsontext.count_constants(strict) == 0:
         assert json.loads(given.decode(), parse_int=_number) == strict
 

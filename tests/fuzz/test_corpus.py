@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
+from tests.fuzz import __main__
 from tests.fuzz.keeping import distinct
 from tests.fuzz.mutating import MAX_LENGTH, mutations, smaller
 from tests.fuzz.registry import CORPUS, TARGETS, corpus, load
@@ -50,6 +52,26 @@ def test_an_input_that_fails_is_made_smaller() -> None:
         smaller(b"some bytes around {what} matters", lambda data: b"{" in data and b"}" in data)
         == b"{}"
     )
+
+
+def test_a_failing_input_is_reported_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fuzz(data: bytes) -> None:
+        assert b"{" not in data
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(__main__, "load", lambda _: (fuzz, ()))
+    monkeypatch.setattr(__main__, "corpus", lambda _: [b"some", b"some {braces}"])
+    assert __main__.without("cbor", seconds=0, seed=1) == 1
+    (kept,) = tmp_path.iterdir()
+    assert kept.read_bytes() == b"{"
+    assert f"cbor: failed after 2 runs; the input is in {kept.name}" in capsys.readouterr().out
+
+
+def test_without_a_fault_the_whole_corpus_is_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert __main__.without("cid", seconds=0, seed=1) == 0
+    assert f"cid: {len(corpus('cid'))} runs" in capsys.readouterr().out
 
 
 def test_only_inputs_that_reach_something_new_are_kept() -> None:

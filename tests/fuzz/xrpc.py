@@ -14,6 +14,7 @@ from lettaspace.atproto.methods import shipped
 from lettaspace.server.calls import Answer, Call
 from lettaspace.server.errors import STATUS
 from lettaspace.server.xrpc import Xrpc
+from tests.fuzz.methods import WORDS as WORDS
 from tests.server.asgi import Request, Response
 
 NSIDS = sorted(shipped())
