@@ -21,7 +21,8 @@ from lettaspace.errors import Damaged, InvalidInput, NotFound
 from lettaspace.export import jsonform
 from lettaspace.export.document import Document, turns, utc
 from lettaspace.page.images import image_bytes, sniffed
-from lettaspace.page.messages import CallPart, Part, Problem, RawPart, Shown, present
+from lettaspace.page.messages import present
+from lettaspace.page.shown import CallPart, Part, Problem, RawPart, Shown
 from lettaspace.page.templates import environment
 
 _STYLES = ("style.css", "code.css")

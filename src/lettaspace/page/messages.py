@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from secrets import token_bytes
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from markupsafe import Markup
 
@@ -18,9 +18,22 @@ from lettaspace.conversation.message import Message
 from lettaspace.conversation.pairing import Ledger
 from lettaspace.conversation.preview import ASIDE
 from lettaspace.conversation.records import LOCAL_MESSAGE
+from lettaspace.conversation.redaction import Redacting
 from lettaspace.errors import Damaged, InvalidInput, NotFound
 from lettaspace.page import code, diff, jsonview, markdown
 from lettaspace.page.images import image_bytes, image_size
+from lettaspace.page.shown import (
+    CallPart,
+    Folded,
+    ImagePart,
+    OutputPart,
+    Part,
+    Problem,
+    RawPart,
+    Shown,
+    SummaryOf,
+    TextPart,
+)
 from lettaspace.page.words import local_time
 
 LONG_LINES = 24
@@ -33,13 +46,6 @@ CUT = 60_000
 CUT_ALONE = 2_000_000
 
 _VERSIONS = token_bytes(32)
-
-
-class Redaction(Protocol):
-    """What hides secrets; see `conversation.redaction`."""
-
-    def text(self, text: str) -> str: ...
-    def json(self, value: Any) -> Any: ...
 
 
 class Links(Protocol):
@@ -56,107 +62,6 @@ class Links(Protocol):
     def image(self, message: Message, part: int, data: Any) -> str | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class TextPart:
-    kind: ClassVar[str] = "text"
-    html: Markup
-
-
-@dataclass(frozen=True, slots=True)
-class Folded:
-    """Something told beside the conversation: thinking, a reminder of the harness."""
-
-    kind: ClassVar[str] = "folded"
-    label: str
-    html: Markup
-    about: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class OutputPart:
-    """What a tool printed."""
-
-    kind: ClassVar[str] = "output"
-    html: Markup
-    lines: int
-    long: bool
-    cut: int = 0
-    """How many characters are not shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class ImagePart:
-    kind: ClassVar[str] = "image"
-    url: str | None
-    about: str
-    source: Markup | None = None
-    """Of a drawing that is a text: no browser is asked to draw it."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallPart:
-    kind: ClassVar[str] = "call"
-    id: str
-    name: str
-    arguments: Markup
-    results: "tuple[Shown, ...]" = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RawPart:
-    """JSON that no rule here knows."""
-
-    kind: ClassVar[str] = "raw"
-    html: Markup
-    about: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    kind: ClassVar[str] = "problem"
-    text: str
-
-
-Part = TextPart | Folded | OutputPart | ImagePart | CallPart | RawPart | Problem
-
-
-@dataclass(frozen=True, slots=True)
-class SummaryOf:
-    """What a summary covers, and by how much it made the window smaller."""
-
-    count: int
-    first: str | None
-    link: str | None
-    facts: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    rkey: str
-    seq: int
-    role: str
-    """`user`, `assistant`, `toolResult`, `summary`, or what the record says."""
-    label: str
-    at: str
-    """The stored datetime."""
-    time: str
-    """The same in the reader's zone, to the second."""
-    version: str
-    """Another one when the record is."""
-    active: bool
-    marks: Sequence[str] = ()
-    """`compacted`, `orphan-result`, `unknown-format`, `unreadable`, `failed`, `edited`."""
-    facts: Sequence[str] = ()
-    """Model, tokens, cost: short texts."""
-    parts: Sequence[Part] = ()
-    summary: SummaryOf | None = None
-    covered_by: str | None = None
-    link: str | None = None
-    record: str | None = None
-    alone: str | None = None
-    covered_link: str | None = None
-
-
 LABELS = {"user": "User", "assistant": "Assistant", "toolResult": "Tool result"}
 
 
@@ -164,7 +69,7 @@ def present(
     messages: Iterable[Message],
     links: Links,
     *,
-    redaction: Redaction | None = None,
+    redaction: Redacting | None = None,
     limit: int = CUT,
 ) -> Iterator[Shown]:
     """The messages in order; a tool's result stands in the call it answers, if that is among
@@ -184,7 +89,7 @@ def present(
 @dataclass(slots=True)
 class _Presenter:
     links: Links
-    redaction: Redaction | None
+    redaction: Redacting | None
     limit: int
     results: Mapping[str, list[Message]] = field(default_factory=dict)
     filename: str | None = None

@@ -18,9 +18,9 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from lettaspace.conversation.redaction import Redacting
 from lettaspace.conversation.space import Space
 from lettaspace.errors import Ambiguous, InvalidInput, LettaspaceError, NotFound
-from lettaspace.page.messages import Redaction
 from lettaspace.viewer import templates
 from lettaspace.viewer.context import memory, memory_commit, memory_file, prompt
 from lettaspace.viewer.conversation import conversation, covered, image, message
@@ -55,7 +55,7 @@ def viewer(
     token: str,
     hosts: Hosts,
     letta: Path | None = None,
-    redaction: Redaction | None = None,
+    redaction: Redacting | None = None,
 ) -> Starlette:
     """The pages over a space; see `Site` and `Guard`. It never writes to the space."""
 

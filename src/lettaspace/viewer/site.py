@@ -15,11 +15,11 @@ from lettaspace.conversation.message import Message
 from lettaspace.conversation.overview import AgentInfo, ConversationInfo
 from lettaspace.conversation.preview import clipped, first_words
 from lettaspace.conversation.records import MESSAGE
+from lettaspace.conversation.redaction import Redacting
 from lettaspace.conversation.space import Space
 from lettaspace.conversation.usage import UsageCounter
 from lettaspace.errors import NotFound
 from lettaspace.page.images import may_be_drawn
-from lettaspace.page.messages import Redaction
 from lettaspace.viewer import templates
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class Site:
     one: the agents' memory lies beside it. With `redaction`, pages show no secrets."""
 
     def __init__(
-        self, space: Space, *, letta: Path | None = None, redaction: Redaction | None = None
+        self, space: Space, *, letta: Path | None = None, redaction: Redacting | None = None
     ) -> None:
         self.space = space
         self.letta = letta
