@@ -38,13 +38,12 @@ from tests.server.asgi import JSON, Request, Response
 WORDS = (
     *(b"space={space}&repo={ada}", b"&collection=com.example.note", b"&rkey=first", b"&cursor="),
     *(b'{"space":"{space}","repo":"{bob}","collection":"com.example.note"', b'"rkey":"first"'),
-    *(b'"record":{"$type":"com.example.note"',),
-    *(b'"writes":[{"$type":"com.atproto.space.applyWrites',),
+    *(b'"record":{"$type":"com.example.note"', b'"$type":"com.atproto.space.applyWrites'),
     *(b"#create", b"#delete", b'"swapCommit":', b'"identifier":"ada.host.example"', b"\\u0000"),
-    *(b'"writes":[{',),
     *(b'"$type":"com.atproto.simplespace.defs#memberListPolicy"', b"#managingAppPolicy", b"#main"),
     *(b'"$type":"com.atproto.simplespace.defs#allowList"', b'"allowed":[', b"\\ud800", b"%00"),
-    *(b'"hash":{"$bytes":"', b'"rev":"3mbo6jo6e222b"', b"{other}", b"{cid}", b"{picture}", b"-1"),
+    *(b'"hash":{"$bytes":"', b'"rev":"3mbo6jo6e222b"', b"{other}", b"{cid}", b"{picture}"),
+    *(b'"writes":[{', b"-1"),
 )
 NOW = 1_790_000_000
 ORIGIN = "https://host.example"
