@@ -3,8 +3,7 @@
 import json
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -20,8 +19,7 @@ counted and logged are its own words, never a client's."""
 _LONGEST_ERROR = 8192
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(NamedTuple):
     """A request and its answer."""
 
     method: str
