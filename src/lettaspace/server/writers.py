@@ -23,7 +23,7 @@ from lettaspace.server.policies import ManagingApp, Settings
 from lettaspace.server.upsert import upsert
 from lettaspace.space import schema
 from lettaspace.space.database import Database
-from lettaspace.space.statement import Statement
+from lettaspace.space.statement import Row, Statement
 
 if TYPE_CHECKING:
     from lettaspace.server.host import Host
@@ -57,6 +57,9 @@ _known = Statement(
         .scalar_subquery(),
         select(func.max(_writers.space_rev))
         .where(_writers.space == bindparam("space"))
+        .scalar_subquery(),
+        select(func.max(_registrations.expires_at))
+        .where(_registrations.space == bindparam("space"))
         .scalar_subquery(),
     )
 )
@@ -135,7 +138,8 @@ class Writers:
         self, connection: Connection, space: Held, did: str, rev: str, hash_: bytes
     ) -> Change | None:
         """Takes note of a write; None if that, or a newer one, is known already."""
-        known, prev = _known.only(connection, space=space.uri, did=did)
+        now = int(self._clock())
+        known, prev, told_until = _known.only(connection, space=space.uri, did=did)
         if known is not None and rev <= known:
             return None
         writer = Writer(did, rev, hash_, self._above(space.space_rev))
@@ -148,7 +152,9 @@ class Writers:
             space_rev=writer.space_rev,
         )
         _set_rev.run(connection, space=space.uri, new_rev=writer.space_rev)
-        services = _services.all(connection, space=space.uri, now=int(self._clock()))
+        services: list[Row] = []
+        if told_until is not None and told_until > now:
+            services = _services.all(connection, space=space.uri, now=now)
         return Change(space.uri, writer, prev, tuple(service for (service,) in services))
 
     def note_own(self, uri: str) -> None:
