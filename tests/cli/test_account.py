@@ -80,6 +80,23 @@ def test_a_handle_of_this_machine_has_the_hosts_port(cli: Cli) -> None:
     assert added.json["did"] == "did:web:mira.localhost%3A7480"
 
 
+@pytest.mark.parametrize(
+    ("handle", "where"),
+    [
+        ("mira.localhost", ("--development",)),  # nobody would find it without the port
+        ("mira.localhost", ("--development", "--origin", "http://localhost:7480/x")),
+        ("mira.localhost", ("--development", "--origin", "ftp://localhost:7480")),
+        (HANDLE, ("--origin", "http://host.example.com")),
+    ],
+)
+def test_an_origin_that_no_host_has(cli: Cli, handle: str, where: tuple[str, ...]) -> None:
+    refused = cli("account", "add", handle, *where)
+    assert (refused.code, refused.out) == (1, "")
+    assert "origin" in refused.err
+    assert refused.err.count("\n") == 1
+    assert cli("account", "list", "--json").json == []
+
+
 def test_a_password_of_ones_own(cli: Cli, stdin: BytesIO) -> None:
     give(stdin, PASSWORD + "\n")
     added = cli("account", "add", HANDLE, "--password-stdin", "--json")

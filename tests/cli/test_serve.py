@@ -130,6 +130,24 @@ def test_a_port_that_is_taken(cli: Cli, home: Path) -> None:
         assert "Address already in use" in outcome.err
 
 
+def test_how_to_add_an_account_for_development(home: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lettaspace", "--home", home, "serve", "--port", "0",
+         "--development"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        origin, *_, hint = [process.stdout.readline() for _ in range(4)]
+        origin = origin.split()[1]
+        added = f"lettaspace account add HANDLE --development --origin {origin}\n"
+        assert hint == f"Add one: {added}"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+
+
 def test_what_people_are_told(cli: Cli, home: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "lettaspace", "--home", home, "serve", "--port", "0",

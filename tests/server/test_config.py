@@ -62,6 +62,7 @@ def test_origins_for_development(origin: str) -> None:
         "http://host.example.com",
         "http://localhost:80",
         "ftp://host.example.com",
+        "ftp://localhost:7480",
     ],
 )
 def test_origins_that_are_none(origin: str) -> None:

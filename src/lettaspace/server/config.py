@@ -53,7 +53,11 @@ class Config:
         if scheme == "https":
             if "." not in name and not self.development:
                 raise InvalidInput("origin: the host needs a public name with a dot in it")
-        elif not (self.development and (name in LOOPBACK_NAMES or name.endswith(".localhost"))):
+        elif not (
+            scheme == "http"
+            and self.development
+            and (name in LOOPBACK_NAMES or name.endswith(".localhost"))
+        ):
             raise InvalidInput(
                 "origin: is not https://; in development it may be http://localhost:PORT"
             )

@@ -79,14 +79,19 @@ def add(
     """
     from lettaspace.atproto.keys import SigningKey
     from lettaspace.cli.dids import Published, default_did, look_up
+    from lettaspace.errors import InvalidInput
     from lettaspace.server.accounts import check_handle
     from lettaspace.server.config import Config
 
     handle = check_handle(handle, development=development)
+    config = None if origin is None else Config(origin, "", development=development)
+    if config is None and did is None and handle.endswith(".localhost"):
+        raise InvalidInput(
+            "say which port of this machine the host has: --origin http://localhost:PORT"
+        )
     own_did = default_did(handle, origin)
     published: Published | None = None
     if did is not None and did != own_did and not no_check:
-        config = None if origin is None else Config(origin, "", development=development)
         published = look_up(did, handle, config)
     if key_file is not None:
         key = _read_key(key_file)

@@ -162,7 +162,8 @@ def _tell(app: App, form: dict[str, Any], database: str) -> None:
         out.line("For development: what is sent is not encrypted.")
     out.line(f"Database: {field(database)}, {counted(form['accounts'], 'account')}")
     if not form["accounts"]:
-        out.line("Add one: lettaspace account add HANDLE")
+        here = f" --development --origin {form['origin']}" if form["development"] else ""
+        out.line(f"Add one: lettaspace account add HANDLE{here}")
     where = f"{field(form['address'])}, port {form['port']}"
     processes = "" if form["workers"] == 1 else f", {counted(form['workers'], 'worker')}"
     out.line(f"Serving on {where}{processes}; Ctrl-C stops.")
