@@ -150,8 +150,21 @@ def test_a_store_that_is_not_there_leaves_a_gap(tmp_path: Path, clock: Clock) ->
     assert metrics.registry.get_sample_value("lettaspace_writes_total") == 0
 
 
+def two_free_ports() -> int:
+    """The first of two ports in a row that nobody has."""
+    while True:
+        with socket.socket() as one, socket.socket() as other:
+            one.bind((LOOPBACK, 0))
+            first: int = one.getsockname()[1]
+            try:
+                other.bind((LOOPBACK, first + 1))
+            except (OSError, OverflowError):
+                continue
+            return first
+
+
 def test_each_process_has_a_port_of_its_own() -> None:
-    first = free_port()
+    first = two_free_ports()
     ports = range(first, first + 2)
     servers = [MetricsServer(Metrics(), ports) for _ in range(2)]
     try:
