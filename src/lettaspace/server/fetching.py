@@ -236,7 +236,9 @@ class Fetcher:
         """Where to connect. Any address of a name that may not be asked spoils them all."""
         if self.development and (own := loopback(target.host)) is not None:
             return [own]
-        found = self._lookup(target.host, deadline - time.monotonic())
+        if (left := deadline - time.monotonic()) <= 0:
+            raise TimeoutError
+        found = self._lookup(target.host, left)
         allowed = all(
             is_public(address) or (self.development and is_loopback(address)) for address in found
         )
