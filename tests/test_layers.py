@@ -18,6 +18,7 @@ LAYERS = (
     {"atproto"},
     {"space"},
     {"conversation"},
+    {"network"},
     {"letta", "server", "remote"},
     {"demo", "page"},
     {"export"},

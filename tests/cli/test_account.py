@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from lettaspace.atproto.keys import SigningKey
-from lettaspace.server.didweb import document
-from lettaspace.server.documents import Document
-from lettaspace.server.identity import IdentityError, Resolver
+from lettaspace.network.didweb import document
+from lettaspace.network.documents import Document
+from lettaspace.network.identity import IdentityError, Resolver
 from tests.cli.conftest import Cli, process
 
 HANDLE = "mira.example.com"

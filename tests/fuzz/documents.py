@@ -6,9 +6,9 @@ import json
 
 from lettaspace.atproto.syntax import is_handle
 from lettaspace.errors import InvalidInput, NotFound
-from lettaspace.server.didweb import document_url
-from lettaspace.server.documents import PDS, SPACE_HOST, Document
-from lettaspace.server.targets import FetchError, parse
+from lettaspace.network.didweb import document_url
+from lettaspace.network.documents import PDS, SPACE_HOST, Document
+from lettaspace.network.targets import FetchError, parse
 from tests.fuzz.texts import outcome, text
 
 WORDS = (

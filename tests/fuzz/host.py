@@ -25,13 +25,13 @@ from lettaspace.atproto.keys import SigningKey
 from lettaspace.atproto.methods import shipped
 from lettaspace.atproto.proof import DpopProver, Prover, SignatureProver
 from lettaspace.atproto.uri import SpaceRef
+from lettaspace.network.fetching import Fetcher
+from lettaspace.network.identity import Resolver
 from lettaspace.server.app import application
 from lettaspace.server.clients import Clients
 from lettaspace.server.config import Config
 from lettaspace.server.errors import STATUS
-from lettaspace.server.fetching import Fetcher
 from lettaspace.server.host import Host
-from lettaspace.server.identity import Resolver
 from lettaspace.server.rates import Rates
 from tests.server.asgi import JSON, Request, Response
 

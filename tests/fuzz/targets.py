@@ -9,9 +9,9 @@ import httpx
 
 from lettaspace.atproto import dpop
 from lettaspace.errors import InvalidInput
-from lettaspace.server.addresses import is_loopback, is_public
-from lettaspace.server.fetching import _join
-from lettaspace.server.targets import FetchError, parse
+from lettaspace.network.addresses import is_loopback, is_public
+from lettaspace.network.fetching import _join
+from lettaspace.network.targets import FetchError, parse
 from tests.fuzz.texts import outcome, text
 
 WORDS = (

@@ -18,8 +18,8 @@ from lettaspace.atproto import data
 from lettaspace.atproto.keys import SigningKey
 from lettaspace.atproto.proof import Generation, new_prover
 from lettaspace.atproto.tokens import mint_service_auth, read_service_auth
+from lettaspace.network.didweb import document
 from lettaspace.server import tables
-from lettaspace.server.didweb import document
 from lettaspace.server.host import Host
 from tests.server.hosts import PASSWORD, Server
 from tests.server.peers import Peer, peer

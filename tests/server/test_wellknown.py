@@ -7,8 +7,8 @@ import pytest
 from lettaspace import __version__
 from lettaspace.atproto.keys import SigningKey
 from lettaspace.errors import StoreUnavailable
-from lettaspace.server.documents import PDS, PDS_TYPE, Document
-from lettaspace.server.identity import IdentityError
+from lettaspace.network.documents import PDS, PDS_TYPE, Document
+from lettaspace.network.identity import IdentityError
 from tests.server.hosts import PASSWORD, Server
 
 

@@ -31,9 +31,9 @@ def look_up(did: str, handle: str, config: "Config | None") -> Published:
 
     Raises InvalidInput if it does not, or cannot be had.
     """
-    from lettaspace.server.documents import PDS, PDS_TYPE
-    from lettaspace.server.fetching import Fetcher
-    from lettaspace.server.identity import IdentityError, Resolver
+    from lettaspace.network.documents import PDS, PDS_TYPE
+    from lettaspace.network.fetching import Fetcher
+    from lettaspace.network.identity import IdentityError, Resolver
 
     hint = "--no-check adds the account all the same"
     if config is None:

@@ -20,10 +20,10 @@ from lettaspace.atproto.proof import Request, presented
 from lettaspace.atproto.proof import bearer as service_bearer
 from lettaspace.atproto.tokens import KeyId, ServiceAuth, Unverified, read_service_auth
 from lettaspace.errors import Refused
+from lettaspace.network.identity import IdentityError
 from lettaspace.server.calls import Call
 from lettaspace.server.errors import XrpcError
 from lettaspace.server.host import Host
-from lettaspace.server.identity import IdentityError
 from lettaspace.server.sessions import Session, bearer
 
 Caller: TypeAlias = Session | Access

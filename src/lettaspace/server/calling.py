@@ -10,10 +10,10 @@ from urllib.parse import urlencode
 from lettaspace.atproto import data
 from lettaspace.atproto.tokens import mint_service_auth
 from lettaspace.errors import InvalidRecord, NotFound
-from lettaspace.server.documents import PDS
-from lettaspace.server.fetching import TRANSIENT, Fetched, Fetcher
-from lettaspace.server.identity import Resolver
-from lettaspace.server.targets import FetchError
+from lettaspace.network.documents import PDS
+from lettaspace.network.fetching import TRANSIENT, Fetched, Fetcher
+from lettaspace.network.identity import Resolver
+from lettaspace.network.targets import FetchError
 
 if TYPE_CHECKING:
     from lettaspace.server.host import Host

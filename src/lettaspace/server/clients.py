@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from lettaspace.server.fetching import Fetcher
-from lettaspace.server.targets import FetchError, parse
+from lettaspace.network.fetching import Fetcher
+from lettaspace.network.targets import FetchError, parse
 
 _MAX_METADATA = 64 * 1024
 

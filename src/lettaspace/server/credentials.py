@@ -11,12 +11,12 @@ from lettaspace.atproto.proof import Request
 from lettaspace.atproto.tokens import Delegation, Holder, mint_credential, mint_delegation
 from lettaspace.atproto.uri import parse_space_ref
 from lettaspace.errors import Refused
+from lettaspace.network.targets import FetchError
 from lettaspace.server import callers, managing
 from lettaspace.server.calls import Answer, Call
 from lettaspace.server.errors import XrpcError
 from lettaspace.server.host import Host
 from lettaspace.server.sessions import Session
-from lettaspace.server.targets import FetchError
 
 _SPACE = "com.atproto.space."
 

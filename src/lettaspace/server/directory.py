@@ -1,9 +1,9 @@
 """com.atproto.identity: which DID a handle stands for."""
 
+from lettaspace.network.identity import IdentityError
 from lettaspace.server.calls import Answer, Call
 from lettaspace.server.errors import XrpcError
 from lettaspace.server.host import Host
-from lettaspace.server.identity import IdentityError
 
 
 def register(host: Host) -> None:

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from lettaspace.network.identity import IdentityError
 from lettaspace.server import calling
 from lettaspace.server.calling import CallError
-from lettaspace.server.identity import IdentityError
 
 if TYPE_CHECKING:
     from lettaspace.server.host import Host

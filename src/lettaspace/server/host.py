@@ -8,15 +8,16 @@ from typing import Any, Protocol, TypeAlias
 from sqlalchemy import Connection
 
 from lettaspace.atproto.keys import SigningKey
-from lettaspace.server import didweb, tables, vault
+from lettaspace.network import didweb
+from lettaspace.network.fetching import Fetcher
+from lettaspace.network.identity import Resolver
+from lettaspace.server import tables, vault
 from lettaspace.server.accounts import Account, Accounts
 from lettaspace.server.calling import Network
 from lettaspace.server.calls import Answer, Call
 from lettaspace.server.clients import Clients
 from lettaspace.server.config import Config, web_did
-from lettaspace.server.fetching import Fetcher
 from lettaspace.server.forwards import Forwards
-from lettaspace.server.identity import Resolver
 from lettaspace.server.limits import Limits
 from lettaspace.server.outbox import Outbox
 from lettaspace.server.presented import Presented

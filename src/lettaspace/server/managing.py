@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
+from lettaspace.network.identity import IdentityError
 from lettaspace.server import calling
 from lettaspace.server.calling import CallError
-from lettaspace.server.identity import IdentityError
 from lettaspace.server.policies import ManagingApp, MemberList, Policy, Right
 from lettaspace.server.spaces import Space, has_right
 

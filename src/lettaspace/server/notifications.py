@@ -14,12 +14,12 @@ from lettaspace.atproto.admission import Access
 from lettaspace.atproto.tokens import host_id
 from lettaspace.atproto.uri import SpaceRef, parse_space_ref
 from lettaspace.errors import NotFound
+from lettaspace.network.identity import IdentityError
 from lettaspace.server import access, callers, tables, writers
 from lettaspace.server.calling import service_origin
 from lettaspace.server.calls import Answer, Call
 from lettaspace.server.errors import XrpcError
 from lettaspace.server.host import Host
-from lettaspace.server.identity import IdentityError
 from lettaspace.server.policies import is_service
 from lettaspace.server.upsert import upsert
 

@@ -20,11 +20,11 @@ from sqlalchemy import Connection, Row, delete, or_, select, update
 from lettaspace.atproto.tokens import host_id
 from lettaspace.atproto.uri import parse_space_ref
 from lettaspace.errors import StoreUnavailable
+from lettaspace.network.identity import IdentityError
 from lettaspace.server import calling, tables, writers
 from lettaspace.server.calling import CallError
 from lettaspace.server.errors import XrpcError
 from lettaspace.server.forwards import WRITE
-from lettaspace.server.identity import IdentityError
 from lettaspace.server.upsert import upsert
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ import trustme
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lettaspace.server import addresses
-from lettaspace.server.addresses import is_loopback, is_public
-from lettaspace.server.fetching import Busy, Fetcher
-from lettaspace.server.targets import FetchError, parse
+from lettaspace.network import addresses
+from lettaspace.network.addresses import is_loopback, is_public
+from lettaspace.network.fetching import Busy, Fetcher
+from lettaspace.network.targets import FetchError, parse
 from tests.server.peers import Peer, peer, reply
 
 PUBLIC = ip_address("93.184.215.14")

@@ -16,12 +16,12 @@ import dns.resolver
 import pytest
 
 from lettaspace.atproto.keys import SigningKey, VerifyingKey
-from lettaspace.server import handles
-from lettaspace.server.didweb import document
-from lettaspace.server.documents import MAX_DOCUMENT
-from lettaspace.server.fetching import Busy, Fetched, Fetcher
-from lettaspace.server.identity import IdentityError, Resolver
-from lettaspace.server.targets import FetchError
+from lettaspace.network import handles
+from lettaspace.network.didweb import document
+from lettaspace.network.documents import MAX_DOCUMENT
+from lettaspace.network.fetching import Busy, Fetched, Fetcher
+from lettaspace.network.identity import IdentityError, Resolver
+from lettaspace.network.targets import FetchError
 from tests.server.peers import peer, reply
 
 ADA = "did:web:ada.example"

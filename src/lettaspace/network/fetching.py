@@ -25,9 +25,9 @@ from urllib.parse import urljoin
 import httpcore
 
 from lettaspace import __version__
-from lettaspace.server.addresses import Address, Lookup, is_loopback, is_public, lookup
-from lettaspace.server.targets import FetchError, Target, loopback, parse
-from lettaspace.server.wire import TooMuch, Wire
+from lettaspace.network.addresses import Address, Lookup, is_loopback, is_public, lookup
+from lettaspace.network.targets import FetchError, Target, loopback, parse
+from lettaspace.network.wire import TooMuch, Wire
 
 AGENT = f"lettaspace/{__version__}"
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from lettaspace.atproto.keys import SigningKey
 from lettaspace.errors import InvalidInput, NotFound
-from lettaspace.server.didweb import document, document_url
-from lettaspace.server.documents import MAX_ENTRIES, Document
+from lettaspace.network.didweb import document, document_url
+from lettaspace.network.documents import MAX_ENTRIES, Document
 
 DID = "did:web:ada.example"
 ORIGIN = "https://host.example"

@@ -23,12 +23,12 @@ from lettaspace.atproto.keys import VerifyingKey
 from lettaspace.atproto.syntax import is_did, is_handle
 from lettaspace.atproto.tokens import ACCOUNT_KEY
 from lettaspace.errors import InvalidInput, NotFound
-from lettaspace.server import handles
-from lettaspace.server.didweb import document_url
-from lettaspace.server.documents import MAX_DOCUMENT, Document
-from lettaspace.server.fetching import Busy, Fetcher
-from lettaspace.server.handles import Texts
-from lettaspace.server.targets import FetchError
+from lettaspace.network import handles
+from lettaspace.network.didweb import document_url
+from lettaspace.network.documents import MAX_DOCUMENT, Document
+from lettaspace.network.fetching import Busy, Fetcher
+from lettaspace.network.handles import Texts
+from lettaspace.network.targets import FetchError
 
 PLC_DIRECTORY = "https://plc.directory"
 

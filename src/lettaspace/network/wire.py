@@ -14,7 +14,7 @@ from typing import Any
 
 import httpcore
 
-from lettaspace.server.addresses import Address
+from lettaspace.network.addresses import Address
 
 _PIECE = 64 * 1024
 

@@ -12,8 +12,8 @@ import dns.rdatatype
 import dns.resolver
 
 from lettaspace.atproto.syntax import MAX_DID, is_did
-from lettaspace.server.fetching import Fetcher
-from lettaspace.server.targets import FetchError, loopback
+from lettaspace.network.fetching import Fetcher
+from lettaspace.network.targets import FetchError, loopback
 
 Texts: TypeAlias = Callable[[str, float], list[str]]
 """The TXT records of a name, within so many seconds; none if it has none, or nobody knows."""

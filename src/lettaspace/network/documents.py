@@ -13,7 +13,7 @@ import base58
 from lettaspace.atproto.keys import Curve, VerifyingKey
 from lettaspace.atproto.syntax import is_handle
 from lettaspace.errors import InvalidInput, NotFound
-from lettaspace.server.targets import FetchError, parse
+from lettaspace.network.targets import FetchError, parse
 
 MAX_DOCUMENT = 32 * 1024
 MAX_ENTRIES = 100

@@ -10,8 +10,8 @@ from typing import Any
 from lettaspace.atproto.keys import VerifyingKey
 from lettaspace.atproto.tokens import ACCOUNT_KEY, SPACE_KEY
 from lettaspace.errors import InvalidInput
-from lettaspace.server.documents import PDS, PDS_TYPE, SPACE_HOST, SPACE_HOST_TYPE
-from lettaspace.server.targets import loopback
+from lettaspace.network.documents import PDS, PDS_TYPE, SPACE_HOST, SPACE_HOST_TYPE
+from lettaspace.network.targets import loopback
 
 _did_web = re.compile(r"did:web:([A-Za-z0-9.-]{1,253})(?:%3[Aa]([0-9]{1,5}))?").fullmatch
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, ip_address
 
 from lettaspace.atproto.syntax import is_handle
-from lettaspace.server.addresses import Address, is_loopback
+from lettaspace.network.addresses import Address, is_loopback
 
 MAX_URL = 2048
 

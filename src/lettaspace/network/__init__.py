@@ -1,0 +1,1 @@
+"""Who a DID is and what others name, fetched so that it leads nowhere inside."""
