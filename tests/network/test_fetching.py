@@ -7,6 +7,7 @@ a connection to a public address arrives at a peer on this machine.
 from __future__ import annotations
 
 import gzip
+import math
 import socket
 import ssl
 import threading
@@ -724,10 +725,10 @@ class TestAddresses:
         fetcher = Fetcher(trust=_trust(), lookup=lambda *_: found)
         target = parse("https://host.example/")
         if found and all(map(is_public, found)):
-            assert fetcher._addresses(target, 0) == found
+            assert fetcher._addresses(target, math.inf) == found
         else:
             with pytest.raises(FetchError):
-                fetcher._addresses(target, 0)
+                fetcher._addresses(target, math.inf)
 
     @pytest.mark.parametrize(
         "text",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlalchemy import Connection, bindparam, select, update
 
@@ -15,13 +15,15 @@ from lettaspace.space.database import Database
 from lettaspace.space.projection import Projection
 from lettaspace.space.statement import Statement, insert_new
 from lettaspace.space.view import View
-from lettaspace.space.writes import Op, Record, Repo, Validate, Write, Written
+from lettaspace.space.writes import MAX_WRITES, Op, Record, Repo, Validate, Write, Written
 
 if TYPE_CHECKING:
     from lettaspace.space.sethash import SetHash
 
 Committing = Callable[[Connection, str, bytes], None]
 """Is told of a batch in its own transaction: the new rev, and the digest of the set hash."""
+
+T = TypeVar("T")
 
 _PAGE = 500
 _PAST_ALL = (1 << 31) - 1
@@ -168,32 +170,58 @@ class EmbeddedRepo:
         committing: Committing | None = None,
         together: bool = False,
     ) -> list[Written]:
+        def work(connection: Connection) -> list[Written]:
+            head = self._lock(connection)
+            writes = plan(View(connection, self._id))
+            return self._commit(connection, head, writes, blobs or {}, committing)
+
+        return self.database.run_together(work) if together else self.database.run(work)
+
+    def run(self, work: "Callable[[Transaction], T]") -> T:
+        """What `work` returns, called in one write transaction in which it may apply any number
+        of batches; all of them land, or none. It may be called again, as a plan may."""
+
+        def all_of_it(connection: Connection) -> T:
+            self._lock(connection)
+            return work(Transaction(self, connection))
+
+        return self.database.run(all_of_it)
+
+    def _lock(self, connection: Connection) -> tuple[str | None, bytes]:
+        """The newest revision and set hash; other writers of this repo wait from now on."""
+        head = _lock_head.one(connection, key=self._id)
+        if head is None:
+            raise NotFound(f"{self.author} has no repo in {self.space} any more")
+        rev, state = head
+        return rev, state
+
+    def _commit(
+        self,
+        connection: Connection,
+        head: tuple[str | None, bytes],
+        writes: Sequence[Write],
+        blobs: Mapping[CID, bytes],
+        committing: Committing | None = None,
+    ) -> list[Written]:
         # Only what writes needs numpy, which takes longer to import than most reads to run.
         from lettaspace.space.batch import Batch
         from lettaspace.space.sethash import SetHash
 
-        def work(connection: Connection) -> list[Written]:
-            head = _lock_head.one(connection, key=self._id)
-            if head is None:
-                raise NotFound(f"{self.author} has no repo in {self.space} any more")
-            rev, state = head
-            writes = plan(View(connection, self._id))
-            if not writes:
-                return []
-            batch = Batch(connection, self._id, SetHash(state), self._validate)
-            written = batch.run(writes, blobs or {}, self.clock)
-            new_rev = self._next_rev(rev)
-            batch.store(new_rev)
-            for projection in self.projections:
-                changes = [c for c in batch.changes if c.collection in projection.collections]
-                if changes:
-                    projection.apply(connection, changes)
-            _set_head.run(connection, key=self._id, new_rev=new_rev, new_hash=batch.set_hash.state)
-            if committing is not None:
-                committing(connection, new_rev, batch.set_hash.digest())
-            return written
-
-        return self.database.run_together(work) if together else self.database.run(work)
+        if not writes:
+            return []
+        rev, state = head
+        batch = Batch(connection, self._id, SetHash(state), self._validate)
+        written = batch.run(writes, blobs, self.clock)
+        new_rev = self._next_rev(rev)
+        batch.store(new_rev)
+        for projection in self.projections:
+            changes = [c for c in batch.changes if c.collection in projection.collections]
+            if changes:
+                projection.apply(connection, changes)
+        _set_head.run(connection, key=self._id, new_rev=new_rev, new_hash=batch.set_hash.state)
+        if committing is not None:
+            committing(connection, new_rev, batch.set_hash.digest())
+        return written
 
     def _next_rev(self, rev: str | None) -> str:
         new = self.clock.mint(floor=rev)
@@ -202,6 +230,27 @@ class EmbeddedRepo:
             micros, clock_id = tid.decode(rev)
             new = tid.encode(micros + 1, clock_id)
         return new
+
+
+class Transaction:
+    """A write transaction on a repo: what is stored, and batches applied to it."""
+
+    def __init__(self, repo: EmbeddedRepo, connection: Connection) -> None:
+        self.connection = connection
+        self.view = View(connection, repo.id)
+        self._repo = repo
+
+    def apply(
+        self, writes: Sequence[Write], *, blobs: Mapping[CID, bytes] | None = None
+    ) -> list[Written]:
+        """Like `EmbeddedRepo.apply_writes`, a revision of its own; any number of writes, in
+        batches. What it raises ends the transaction."""
+        written: list[Written] = []
+        for start in range(0, len(writes), MAX_WRITES):
+            head = _head(self.connection, self._repo.id)
+            some = writes[start : start + MAX_WRITES]
+            written += self._repo._commit(self.connection, head, some, {} if start else blobs or {})
+        return written
 
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISION = "0002"
+REVISION = "0003"
 """The newest migration. A store that says otherwise is migrated, or refused when newer."""
 
 EMPTY_SET_HASH = bytes(2048)
@@ -174,6 +174,58 @@ append_keys = Table(
     Column("rkey", Text, nullable=False),
     # The CID of what was appended: role and payload.
     Column("content", LargeBinary, nullable=False),
+)
+
+# The repos here that a host has, too: how they stood there when it was last asked.
+replicas = Table(
+    "replicas",
+    metadata,
+    Column("repo", _Id, primary_key=True),
+    # The one whose author writes here. The others are members' repos, which are only read.
+    Column("own", Boolean, nullable=False),
+    Column("host", Text, nullable=False),
+    # The did:key that the author's commits are signed with.
+    Column("signing_key", Text),
+    # The host's revision and set hash, which are those of `mirror`; none while it is not known.
+    Column("rev", Text),
+    Column("set_hash", LargeBinary, nullable=False),
+    # Up to which revision of our own all that is here is there.
+    Column("pushed", Text),
+    # When the two were last in sync (seconds since 1970), and what went wrong since then.
+    Column("synced_at", BigInteger),
+    Column("problem", Text),
+    Column("problem_since", BigInteger),
+)
+
+# The records that the host of a replica has.
+mirror = Table(
+    "mirror",
+    metadata,
+    Column("repo", _Id, primary_key=True),
+    Column("collection", Text, primary_key=True),
+    Column("rkey", Text, primary_key=True),
+    Column("cid", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# The blobs that a host was given.
+mirror_blobs = Table(
+    "mirror_blobs",
+    metadata,
+    Column("repo", _Id, primary_key=True),
+    Column("cid", LargeBinary, primary_key=True),
+    sqlite_with_rowid=False,
+)
+
+# The records that a host has otherwise than we do, and why that stays so.
+held = Table(
+    "held",
+    metadata,
+    Column("repo", _Id, primary_key=True),
+    Column("collection", Text, primary_key=True),
+    Column("rkey", Text, primary_key=True),
+    Column("reason", Text, nullable=False),
+    sqlite_with_rowid=False,
 )
 
 # The texts that search compares, case folded.
