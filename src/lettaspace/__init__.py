@@ -55,12 +55,15 @@ if TYPE_CHECKING:
     from lettaspace.errors import Ambiguous as Ambiguous
     from lettaspace.errors import Conflict as Conflict
     from lettaspace.errors import Damaged as Damaged
+    from lettaspace.errors import HostRefused as HostRefused
     from lettaspace.errors import InvalidInput as InvalidInput
     from lettaspace.errors import InvalidRecord as InvalidRecord
     from lettaspace.errors import LettaspaceError as LettaspaceError
     from lettaspace.errors import NotFound as NotFound
     from lettaspace.errors import Refused as Refused
+    from lettaspace.errors import SignedOut as SignedOut
     from lettaspace.errors import StoreUnavailable as StoreUnavailable
+    from lettaspace.errors import Unreachable as Unreachable
 
 _PLACES = {
     "conversation.handle": ("Compaction", "Conversation"),
@@ -101,12 +104,15 @@ _PLACES = {
         "Ambiguous",
         "Conflict",
         "Damaged",
+        "HostRefused",
         "InvalidInput",
         "InvalidRecord",
         "LettaspaceError",
         "NotFound",
         "Refused",
+        "SignedOut",
         "StoreUnavailable",
+        "Unreachable",
     ),
 }
 _LAZY = {

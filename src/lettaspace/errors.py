@@ -100,3 +100,43 @@ class Refused(LettaspaceError):
 
     def __str__(self) -> str:
         return str(self.args[1])
+
+
+class Unreachable(LettaspaceError):
+    """A host gave no usable answer.
+
+    `sent`: whether the request may have landed there all the same. Refused connections and
+    unknown names are certain not to have (False); a timeout, a reset, an answer that breaks off
+    or is none of the method's, a failure of the host's own may follow a write that did (True).
+    """
+
+    code = "Unreachable"
+
+    def __init__(self, message: str, *, sent: bool) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class SignedOut(LettaspaceError):
+    """The host no longer takes this session: one has to sign in again."""
+
+    code = "SignedOut"
+
+
+class HostRefused(LettaspaceError):
+    """A host answered a request with an error, so nothing of it was done.
+
+    `status` is that of HTTP, `error` the name that the host gave, as the method's lexicon or the
+    protocol has it ("" where it gave none), `retry_after` how many seconds it asks to be left
+    alone (None: it does not say).
+    """
+
+    code = "HostRefused"
+
+    def __init__(
+        self, message: str, *, status: int, error: str, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error = error
+        self.retry_after = retry_after
