@@ -1,0 +1,244 @@
+"""Pushing: what is only here, or newer here, goes to the host.
+
+In the order in which it was written here, in batches that the host takes whole, blobs before the
+records that need them. What was sent counts as being there once a signed commit of the host
+covers it; a batch whose answer was lost is looked for, never sent again blindly.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from lettaspace.atproto import data
+from lettaspace.atproto.cid import CID
+from lettaspace.atproto.data import blob_refs
+from lettaspace.errors import Damaged, HostRefused
+from lettaspace.remote.hostrepo import HostRepo
+from lettaspace.remote.mirror import REFUSED, Mirror, Pending
+from lettaspace.remote.pulling import Keys
+from lettaspace.space import schema
+from lettaspace.space.repo import EmbeddedRepo
+from lettaspace.space.sethash import SetHash, element
+from lettaspace.space.verify import Progress
+from lettaspace.space.writes import Create, Delete, Update, Write
+
+CHECKPOINT = 5_000
+"""Records after which the host's commit is asked for."""
+
+_OVERHEAD = 400
+"""Bytes of a request around its writes, and more than of a write around its value."""
+
+_RECORD_FAULTS = frozenset({"InvalidRecord", "InvalidRequest", "BlobNotFound", "InvalidMimeType"})
+"""What hosts call it when a single record is at fault, not the account or the space."""
+
+_HOPELESS = 20
+"""So many records refused, and none taken: it is not the records."""
+
+
+class Stale(Exception):
+    """The host has something else than we thought. A pull tells what."""
+
+
+@dataclass(slots=True)
+class Pushed:
+    """What a push did."""
+
+    records: int = 0
+    blobs: int = 0
+    refused: int = 0
+    batches: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    pending: Pending
+    write: Write
+    size: int
+    blobs: Sequence[CID]
+
+
+class Pusher:
+    """Sends what is pending in one repo."""
+
+    def __init__(
+        self,
+        repo: EmbeddedRepo,
+        host: HostRepo,
+        keys: Keys,
+        *,
+        progress: Progress = lambda _what, _done, _total: None,
+    ) -> None:
+        self._repo = repo
+        self._host = host
+        self._keys = keys
+        self._progress = progress
+        self.pushed = Pushed()
+        self._state = SetHash()
+        self._sent: list[tuple[Pending, CID | None]] = []
+
+    def push(self) -> None:
+        """What was done is in `pushed`, whatever ends it. Raises Stale when a pull has to come
+        first; Unreachable, SignedOut, HostRefused."""
+        while pending := self._next():
+            for batch in self._batches(pending):
+                self._send(batch)
+            self._confirm(pending[-1].rev)
+
+    def _next(self) -> list[Pending]:
+        """What is to be pushed next, whole revisions; none, and it is noted that all is there."""
+        with self._repo.database.write() as connection:
+            mirror = Mirror(connection, self._repo.id)
+            pending = mirror.pending(CHECKPOINT)
+            if not pending:
+                rev = connection.execute(
+                    select(schema.repos.c.rev).where(schema.repos.c.id == self._repo.id)
+                ).scalar_one()
+                if mirror.head().pushed != rev:
+                    mirror.set_pushed(rev)
+                return []
+            self._state = SetHash(mirror.head().set_hash)
+        if len(pending) == CHECKPOINT:
+            last = pending[-1].rev
+            whole = [each for each in pending if each.rev != last]
+            pending = whole or pending
+        return pending
+
+    def _batches(self, pending: Sequence[Pending]) -> Iterator[list[_Item]]:
+        """As much as a request may hold, and where it can be, whole revisions."""
+        batch: list[_Item] = []
+        size = _OVERHEAD
+        for group in _revisions(pending):
+            items = self._items(group)
+            total = sum(item.size for item in items)
+            if batch and not self._fits(len(batch) + len(items), size + total):
+                yield batch
+                batch, size = [], _OVERHEAD
+            for item in items:
+                if batch and not self._fits(len(batch) + 1, size + item.size):
+                    yield batch
+                    batch, size = [], _OVERHEAD
+                batch.append(item)
+                size += item.size
+        if batch:
+            yield batch
+
+    def _fits(self, writes: int, size: int) -> bool:
+        return writes <= self._host.limits.writes and size <= self._host.limits.body
+
+    def _items(self, group: Sequence[Pending]) -> list[_Item]:
+        """The writes for a revision's records, as they are now."""
+        items: list[_Item] = []
+        with self._repo.snapshot() as view:
+            for each in group:
+                record = view.get(*each.key)
+                if record is None:
+                    if each.there is not None:
+                        gone = Pending(each.key, None, each.there, each.rev)
+                        items.append(_Item(gone, Delete(*each.key), 200, ()))
+                    continue
+                # It may have been written again since we looked; the newest goes.
+                each = Pending(each.key, record.cid, each.there, each.rev)
+                if record.cid == each.there:
+                    continue
+                kind = Create if each.there is None else Update
+                write = kind(*each.key, record.value)
+                size = len(data.dumps(record.value).encode()) + _OVERHEAD
+                items.append(_Item(each, write, size, blob_refs(record.value)))
+        return items
+
+    def _send(self, batch: Sequence[_Item], *, again: bool = True) -> None:
+        """Sends a batch; in parts, where the host does not take the whole."""
+        self._upload(batch)
+        try:
+            written = self._host.apply([item.write for item in batch])
+        except HostRefused as error:
+            if error.error in ("RecordAlreadyExists", "RecordNotFound"):
+                raise Stale from None
+            self._refused(batch, error, again=again)
+            return
+        for item, one in zip(batch, written, strict=True):
+            if one.cid != item.pending.cid:
+                raise Damaged(
+                    f"the host stored {'/'.join(item.pending.key)} otherwise than it was sent"
+                )
+            self._note(item.pending)
+        self.pushed.records += len(batch)
+        self.pushed.batches += 1
+        self._progress("pushing", self.pushed.records, 0)
+
+    def _refused(self, batch: Sequence[_Item], error: HostRefused, *, again: bool) -> None:
+        """Finds out which part of a batch it is that the host does not take."""
+        too_large = error.status == 413
+        if not too_large and (error.status != 400 or error.error not in _RECORD_FAULTS):
+            raise error
+        if again and not too_large and (blobs := {cid for item in batch for cid in item.blobs}):
+            # It may have dropped blobs that it was given.
+            with self._repo.database.write() as connection:
+                Mirror(connection, self._repo.id).forget_blobs(blobs)
+            self._send(batch, again=False)
+            return
+        if len(batch) > 1:
+            middle = len(batch) // 2
+            self._send(batch[:middle], again=again)
+            self._send(batch[middle:], again=again)
+            return
+        self.pushed.refused += 1
+        if self.pushed.refused >= _HOPELESS and not self.pushed.records:
+            raise error
+        with self._repo.database.write() as connection:
+            Mirror(connection, self._repo.id).hold(batch[0].pending.key, REFUSED)
+
+    def _note(self, pending: Pending) -> None:
+        key, cid, there = pending.key, pending.cid, pending.there
+        if there is not None:
+            self._state.remove(element(*key, str(there)))
+        if cid is not None:
+            self._state.add(element(*key, str(cid)))
+        self._sent.append((pending, cid))
+
+    def _upload(self, batch: Sequence[_Item]) -> None:
+        """Gives the host the blobs that it was not given yet."""
+        wanted = dict.fromkeys(cid for item in batch for cid in item.blobs)
+        if not wanted:
+            return
+        with self._repo.database.read() as connection:
+            there = Mirror(connection, self._repo.id).blobs(wanted)
+        for cid in wanted:
+            if cid in there:
+                continue
+            self._host.upload_blob(self._repo.get_blob(cid), cid)
+            self.pushed.blobs += 1
+            with self._repo.database.write() as connection:
+                Mirror(connection, self._repo.id).note_blobs([cid])
+            self._progress("blobs", self.pushed.blobs, 0)
+
+    def _confirm(self, rev: str) -> None:
+        """Takes what was sent as being there, once the host's commit says so."""
+        sent, self._sent = self._sent, []
+        if sent:
+            commit = self._host.latest_commit()
+            if commit is None or commit.hash != self._state.digest():
+                raise Stale
+            space, author = self._host.space, self._host.author
+            if not any(
+                commit.is_valid(space, author, self._keys(again)) for again in (False, True)
+            ):
+                raise Damaged("the host's commit is not signed by the author of the repo")
+        with self._repo.database.write() as connection:
+            mirror = Mirror(connection, self._repo.id)
+            mirror.put((pending.key, cid) for pending, cid in sent)
+            if sent:
+                mirror.set_head(commit.rev, self._state.state)
+            mirror.set_pushed(rev)
+
+
+def _revisions(pending: Sequence[Pending]) -> Iterator[list[Pending]]:
+    group: list[Pending] = []
+    for each in pending:
+        if group and group[-1].rev != each.rev:
+            yield group
+            group = []
+        group.append(each)
+    if group:
+        yield group

@@ -1,0 +1,224 @@
+"""Syncing: pull, push, and again while the two still differ.
+
+    report = sync(space, replica_host)
+
+Whatever ends it, what is here and what is there are both good, and the next one goes on from
+where this one was.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import select, update
+
+from lettaspace.conversation.space import Space, validate
+from lettaspace.errors import Conflict, HostRefused, LettaspaceError, SignedOut, Unreachable
+from lettaspace.remote.branches import Divergence
+from lettaspace.remote.hostrepo import HostRepo
+from lettaspace.remote.mirror import NO_BLOB, REFUSED, Mirror
+from lettaspace.remote.pulling import Emptied, Keys, Puller
+from lettaspace.remote.pushing import Pushed, Pusher, Stale
+from lettaspace.remote.taking import Taken, Terms
+from lettaspace.space import schema
+from lettaspace.space.verify import Progress
+
+ROUNDS = 8
+"""So often a sync begins anew when the host changed meanwhile, or an answer was lost."""
+
+PATIENCE = 90.0
+"""Seconds that a sync waits altogether when the host asks for it, or does not answer."""
+
+_PAUSES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+
+
+@dataclass(slots=True)
+class SyncReport:
+    """What a sync did: records that came and went, and conversations that were parted."""
+
+    created: int = 0
+    """Records that are new here."""
+    updated: int = 0
+    pushed: int = 0
+    blobs: int = 0
+    """Blobs that the host was given."""
+    held: int = 0
+    refused: int = 0
+    forks: list[Divergence] = field(default_factory=list[Divergence])
+
+    def add_taken(self, taken: Taken) -> None:
+        self.created += taken.created
+        self.updated += taken.updated
+        self.held += taken.held
+        self.forks += taken.forks
+
+    def add_pushed(self, pushed: Pushed) -> None:
+        self.pushed += pushed.records
+        self.blobs += pushed.blobs
+        self.refused += pushed.refused
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "created": self.created,
+            "updated": self.updated,
+            "pushed": self.pushed,
+            "blobs": self.blobs,
+            "held": self.held,
+            "refused": self.refused,
+            "forks": [fork.to_json() for fork in self.forks],
+        }
+
+
+class Syncer:
+    """Syncs one repo with its host, as often as it is asked to.
+
+    `keys` tells the author's signing key. `own` is as in `taking.Terms`. `sleep` is for tests.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        host: HostRepo,
+        keys: Keys,
+        *,
+        own: bool = True,
+        progress: Progress = lambda _what, _done, _total: None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._space = space
+        self._repo = space.repo
+        self._host = host
+        self._keys = keys
+        self._own = own
+        self._progress = progress
+        self._sleep = sleep
+        self._waited = 0.0
+
+    def sync(self, *, pull: bool = True, push: bool = True) -> SyncReport:
+        """Pulls and pushes. A push alone pulls, too, where it cannot do without.
+
+        Raises Unreachable, SignedOut, HostRefused, Conflict where the host has lost all of it,
+        Damaged for what no host may answer. What was done until then stays done.
+        """
+        report = SyncReport()
+        self._waited = 0.0
+        try:
+            self._retry_held(report)
+            self._rounds(report, pull, push and self._own)
+        except LettaspaceError as error:
+            self._note(error)
+            raise
+        self._note(None)
+        return report
+
+    def _rounds(self, report: SyncReport, pull: bool, push: bool) -> None:
+        for pause in _PAUSES[:ROUNDS]:
+            self._wait(pause)
+            try:
+                if pull:
+                    report.add_taken(self._puller().pull())
+                if push:
+                    self._push(report)
+                return
+            except Stale:
+                pull = True
+            except Unreachable as error:
+                if not error.sent or self._waited >= PATIENCE:
+                    raise
+                pull = True
+            except HostRefused as error:
+                if not self._passes(error):
+                    raise
+                pull = True
+            except Emptied:
+                raise Conflict(
+                    "the host has nothing of this space any more, and everything is still here; "
+                    "`lettaspace push --again` gives it all back"
+                ) from None
+        raise Unreachable("the host's answers keep getting lost", sent=True)
+
+    def _push(self, report: SyncReport) -> None:
+        pusher = Pusher(self._repo, self._host, self._keys, progress=self._progress)
+        try:
+            pusher.push()
+        finally:
+            report.add_pushed(pusher.pushed)
+
+    def _passes(self, error: HostRefused) -> bool:
+        """Whether a refusal is one for the moment, after waiting as long as the host says."""
+        if error.status == 429 and error.retry_after is not None:
+            if self._waited + error.retry_after > PATIENCE:
+                return False
+            self._wait(error.retry_after)
+            return True
+        return error.status >= 500 and self._waited < PATIENCE
+
+    def _wait(self, seconds: float) -> None:
+        if seconds:
+            self._waited += seconds
+            self._sleep(seconds)
+
+    def _puller(self) -> Puller:
+        terms = Terms(self._space.address, self._own, validate, self._space.now)
+        return Puller(self._repo, self._host, self._keys, terms, progress=self._progress)
+
+    def _retry_held(self, report: SyncReport) -> None:
+        """What could not be taken or given last time may go now."""
+        with self._repo.database.read() as connection:
+            held = Mirror(connection, self._repo.id).held(NO_BLOB, REFUSED)
+        refused = [key for key, reason in held if reason == REFUSED]
+        if refused:
+            with self._repo.database.write() as connection:
+                mirror = Mirror(connection, self._repo.id)
+                mirror.release(refused)
+                mirror.set_pushed(None)
+        lacking = [key for key, reason in held if reason == NO_BLOB]
+        if lacking:
+            report.add_taken(self._puller().again(lacking))
+
+    def _note(self, error: LettaspaceError | None) -> None:
+        """Remembers how it went, for `status`."""
+        now = int(time.time())
+        replicas = schema.replicas.c
+        with self._repo.database.write() as connection:
+            known = connection.execute(
+                select(replicas.problem, replicas.problem_since).where(
+                    replicas.repo == self._repo.id
+                )
+            ).one()
+            if error is None:
+                values: dict[str, Any] = {"synced_at": now, "problem": None, "problem_since": None}
+            else:
+                name = problem(error)
+                since = known.problem_since if known.problem == name else now
+                values = {"problem": name, "problem_since": since}
+            connection.execute(
+                update(schema.replicas).where(replicas.repo == self._repo.id).values(**values)
+            )
+
+
+_NOT_ADMITTED = frozenset({"UserNotAuthorized", "NotAuthorized", "AppNotAuthorized"})
+
+
+def problem(error: LettaspaceError) -> str:
+    """What keeps a replica from being in sync, in a word that never changes: `unreachable`,
+    `signed-out`, `not-a-member`, `space-deleted`, `rate-limited`, `emptied`, `refused`, or
+    `damaged`."""
+    match error:
+        case Unreachable():
+            return "unreachable"
+        case SignedOut():
+            return "signed-out"
+        case HostRefused(error=name) if name in _NOT_ADMITTED:
+            return "not-a-member"
+        case HostRefused(error="SpaceDeleted"):
+            return "space-deleted"
+        case HostRefused(status=429):
+            return "rate-limited"
+        case HostRefused():
+            return "refused"
+        case Conflict():
+            return "emptied"
+        case _:
+            return "damaged"
