@@ -3,7 +3,8 @@
 A proof is a JWT with its own public key in the header, fresh for every request: method, URL
 without query, time, and for a credential its hash (`ath`). The credential names the key by its
 thumbprint. Signatures may have either form, as JOSE libraries write them. Sources: RFC 9449,
-protocol section 1; nonces are not part of it.
+protocol section 1. Nonces are only written: the protocol's hosts ask for none with credentials,
+authorization servers do.
 """
 
 import re
@@ -50,10 +51,12 @@ def mint_proof(
     *,
     credential: str | None = None,
     jti: str | None = None,
+    nonce: str | None = None,
 ) -> str:
     """The value of the field `DPoP` for one request.
 
     `credential` is the token that is presented; when a delegation is exchanged there is none.
+    `nonce` is what the server wants to find in it.
     Raises InvalidInput for a key that is not P-256, and for what is no HTTP URL.
     """
     if key.curve != "p256":
@@ -65,6 +68,8 @@ def mint_proof(
     }
     if credential is not None:
         claims["ath"] = hash_of(credential)
+    if nonce is not None:
+        claims["nonce"] = nonce
     return jwt.sign(key, PROOF, claims | {"iat": int(now)}, jwk=to_jwk(key.verifying_key))
 
 

@@ -185,20 +185,21 @@ class Fetcher:
         """One request to one host and its answer."""
         headers = {"host": target.authority, "user-agent": AGENT} | headers
         headers |= {"accept-encoding": "identity", "connection": "close"}
+        wire: Wire | None = None
         try:
             with self._turns.at(target.host, deadline):
                 wire = Wire(self._addresses(target, deadline), deadline, limit + _MAX_HEAD)
                 return self._ask(wire, method, target, headers, limit, body)
         except (TimeoutError, httpcore.TimeoutException):
-            raise FetchError("took too long", transient=True) from None
+            raise FetchError("took too long", transient=True, sent=_sent(wire)) from None
         except TooMuch:
-            raise FetchError("answer is too large") from None
+            raise FetchError("answer is too large", sent=True) from None
         except SSLCertVerificationError:
             raise FetchError("certificate is not valid", transient=True) from None
         except (OSError, httpcore.NetworkError):
-            raise FetchError("connection failed", transient=True) from None
+            raise FetchError("connection failed", transient=True, sent=_sent(wire)) from None
         except httpcore.ProtocolError:
-            raise FetchError("answer is not HTTP", transient=True) from None
+            raise FetchError("answer is not HTTP", transient=True, sent=True) from None
 
     def _ask(
         self,
@@ -224,7 +225,7 @@ class Fetcher:
         ):
             received = _headers(response.headers)
             if received.get("content-encoding", "identity").lower() != "identity":
-                raise FetchError("answer is compressed, which was not asked for")
+                raise FetchError("answer is compressed, which was not asked for", sent=True)
             content = bytearray()
             for piece in response.iter_stream():
                 content += piece
@@ -277,6 +278,10 @@ class _Turns:
 def _public_authorities() -> SSLContext:
     """Those of the system, and those that browsers trust."""
     return httpcore.default_ssl_context()
+
+
+def _sent(wire: Wire | None) -> bool:
+    return wire is not None and wire.sent
 
 
 def _headers(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:

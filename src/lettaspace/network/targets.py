@@ -20,13 +20,22 @@ class FetchError(Exception):
     """Nothing was got. The text says why in a few words, and nothing of this host's network.
 
     `transient` tells whether it may be different later, `status` is that of an answer that was
-    no use. Not one of `lettaspace.errors`: a handler says what it means for its own answer.
+    no use, `sent` whether the request may have got there. Not one of `lettaspace.errors`: a
+    handler says what it means for its own answer.
     """
 
-    def __init__(self, reason: str, *, transient: bool = False, status: int | None = None) -> None:
+    def __init__(
+        self,
+        reason: str,
+        *,
+        transient: bool = False,
+        status: int | None = None,
+        sent: bool = False,
+    ) -> None:
         super().__init__(reason)
         self.transient = transient
         self.status = status
+        self.sent = sent or status is not None
 
 
 @dataclass(frozen=True, slots=True)

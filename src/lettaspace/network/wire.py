@@ -27,13 +27,15 @@ class Wire(httpcore.NetworkBackend):
     """One connection, to the first of the addresses that takes it.
 
     `deadline` is a `time.monotonic()`; past it, everything raises TimeoutError. After `most`
-    bytes received, of whatever kind, reading raises TooMuch.
+    bytes received, of whatever kind, reading raises TooMuch. `sent` is whether anything of the
+    request was written, which for TLS is after the handshake.
     """
 
     def __init__(self, addresses: Sequence[Address], deadline: float, most: int) -> None:
         self._addresses = addresses
         self._deadline = deadline
         self.left = most
+        self.sent = False
 
     def remaining(self) -> float:
         """Seconds until the deadline, more than zero. Raises TimeoutError."""
@@ -91,6 +93,7 @@ class _Stream(httpcore.NetworkStream):
         return data
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
+        self._wire.sent = True
         try:
             while buffer:
                 self._sock.settimeout(self._wire.remaining())
