@@ -21,7 +21,7 @@ from lettaspace.atproto import data, methods
 from lettaspace.atproto.methods import Method
 from lettaspace.errors import Damaged, HostRefused, InvalidInput, InvalidRecord
 from lettaspace.remote import answers
-from lettaspace.remote.answers import Failed
+from lettaspace.remote.answers import Failed, TooLarge
 
 if TYPE_CHECKING:
     import httpx
@@ -181,16 +181,23 @@ class Client:
     def pages(self, nsid: str, params: Params, items: str) -> Iterator[dict[str, Any]]:
         """The answers of a query page by page, for as long as they have a cursor.
 
-        `items` names the list in them. Raises Damaged for a cursor that was given before, and
-        for empty pages that promise more.
+        `items` names the list in them. Pages that are too large are asked for with a lower
+        `limit`, if there is one. Raises Damaged for a cursor that was given before, and for
+        empty pages that promise more.
         """
-        cursor: str | None = params.get("cursor")
+        asked = dict(params)
         seen: set[bytes] = set()
         empty = 0
         while True:
-            answer = self.query(nsid, {**params, "cursor": cursor})
+            try:
+                answer = self.query(nsid, asked)
+            except TooLarge:
+                if asked.get("limit", 1) <= 1:
+                    raise
+                asked["limit"] //= 2
+                continue
             yield answer
-            cursor = answer.get("cursor")
+            cursor = asked["cursor"] = answer.get("cursor")
             if cursor is None:
                 return
             digest = sha256(cursor.encode()).digest()
