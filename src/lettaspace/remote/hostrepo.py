@@ -116,24 +116,6 @@ class HostRepo:
         the error RepoNotFound where nothing was ever written."""
         return self.client.download(SPACE + "getRepo", self._params(excludeValues=not values))
 
-    def list(
-        self, collection: str | None = None, *, values: bool = False
-    ) -> Iterator[RemoteRecord]:
-        """The records, each once; one that is written meanwhile may be missing or older."""
-        asked = self._params(collection=collection, limit=PAGE, excludeValues=not values)
-        seen: set[tuple[str, str]] = set()
-        stale = 0
-        for answer in self.client.pages(SPACE + "listRecords", asked, "records"):
-            before = len(seen)
-            for each in answer["records"]:
-                key = each["collection"], each["rkey"]
-                if key not in seen:
-                    seen.add(key)
-                    yield RemoteRecord(*key, self._cid(each["cid"]), each.get("value"))
-            stale = stale + 1 if len(seen) == before else 0
-            if stale > 1:
-                raise Damaged(f"{self.origin} lists the same records again and again")
-
     def get(self, collection: str, rkey: str) -> RemoteRecord | None:
         """A record, or None."""
         asked = self._params(collection=collection, rkey=rkey)
@@ -187,10 +169,12 @@ class HostRepo:
         if batch:
             yield batch
 
-    def upload_blob(self, content: bytes, cid: CID) -> None:
+    def upload_blob(
+        self, content: bytes, cid: CID, media_type: str = "application/octet-stream"
+    ) -> None:
         """Gives the host a blob, which it keeps once a record refers to it.
 
-        Raises InvalidInput, having sent nothing, for more than `limits`, and Damaged where the
+        `media_type` is to be the one that the record gives. Raises InvalidInput, having sent nothing, for more than `limits`, and Damaged where the
         host has something else afterwards.
         """
         if len(content) > self.limits.blob:
@@ -199,7 +183,7 @@ class HostRepo:
                 f"{self.origin} takes"
             )
         try:
-            answer = self.client.upload(UPLOAD, content, "application/octet-stream")
+            answer = self.client.upload(UPLOAD, content, media_type)
         except HostRefused as error:
             if error.status == _TOO_LARGE:
                 self.limits = self.limits.after_blob(len(content))
@@ -273,6 +257,24 @@ class HostRepo:
             return Commit.from_value(value)
         except InvalidInput as error:
             raise Damaged(f"{self.origin}: {error}") from None
+
+    def list(
+        self, collection: str | None = None, *, values: bool = False
+    ) -> Iterator[RemoteRecord]:
+        """The records, each once; one that is written meanwhile may be missing or older."""
+        asked = self._params(collection=collection, limit=PAGE, excludeValues=not values)
+        seen: set[tuple[str, str]] = set()
+        stale = 0
+        for answer in self.client.pages(SPACE + "listRecords", asked, "records"):
+            before = len(seen)
+            for each in answer["records"]:
+                key = each["collection"], each["rkey"]
+                if key not in seen:
+                    seen.add(key)
+                    yield RemoteRecord(*key, self._cid(each["cid"]), each.get("value"))
+            stale = stale + 1 if len(seen) == before else 0
+            if stale > 1:
+                raise Damaged(f"{self.origin} lists the same records again and again")
 
 
 def encode(write: Write) -> str:
