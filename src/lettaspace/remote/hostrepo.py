@@ -174,8 +174,8 @@ class HostRepo:
     ) -> None:
         """Gives the host a blob, which it keeps once a record refers to it.
 
-        `media_type` is to be the one that the record gives. Raises InvalidInput, having sent nothing, for more than `limits`, and Damaged where the
-        host has something else afterwards.
+        `media_type` is to be the one that the record gives. Raises InvalidInput, having sent
+        nothing, for more than `limits`, and Damaged where the host has something else afterwards.
         """
         if len(content) > self.limits.blob:
             raise InvalidInput(
@@ -220,6 +220,24 @@ class HostRepo:
             if error.error != "RepoNotFound":
                 raise
 
+    def list(
+        self, collection: str | None = None, *, values: bool = False
+    ) -> Iterator[RemoteRecord]:
+        """The records, each once; one that is written meanwhile may be missing or older."""
+        asked = self._params(collection=collection, limit=PAGE, excludeValues=not values)
+        seen: set[tuple[str, str]] = set()
+        stale = 0
+        for answer in self.client.pages(SPACE + "listRecords", asked, "records"):
+            before = len(seen)
+            for each in answer["records"]:
+                key = each["collection"], each["rkey"]
+                if key not in seen:
+                    seen.add(key)
+                    yield RemoteRecord(*key, self._cid(each["cid"]), each.get("value"))
+            stale = stale + 1 if len(seen) == before else 0
+            if stale > 1:
+                raise Damaged(f"{self.origin} lists the same records again and again")
+
     def _params(self, **more: Any) -> dict[str, Any]:
         return {"space": self.space, "repo": self.author, **more}
 
@@ -257,24 +275,6 @@ class HostRepo:
             return Commit.from_value(value)
         except InvalidInput as error:
             raise Damaged(f"{self.origin}: {error}") from None
-
-    def list(
-        self, collection: str | None = None, *, values: bool = False
-    ) -> Iterator[RemoteRecord]:
-        """The records, each once; one that is written meanwhile may be missing or older."""
-        asked = self._params(collection=collection, limit=PAGE, excludeValues=not values)
-        seen: set[tuple[str, str]] = set()
-        stale = 0
-        for answer in self.client.pages(SPACE + "listRecords", asked, "records"):
-            before = len(seen)
-            for each in answer["records"]:
-                key = each["collection"], each["rkey"]
-                if key not in seen:
-                    seen.add(key)
-                    yield RemoteRecord(*key, self._cid(each["cid"]), each.get("value"))
-            stale = stale + 1 if len(seen) == before else 0
-            if stale > 1:
-                raise Damaged(f"{self.origin} lists the same records again and again")
 
 
 def encode(write: Write) -> str:
