@@ -75,7 +75,7 @@ class Pusher:
         self._progress = progress
         self.pushed = Pushed()
         self._state = SetHash()
-        self._sent: list[tuple[Pending, CID | None]] = []
+        self._sent: list[Pending] = []
 
     def push(self) -> None:
         """What was done is in `pushed`, whatever ends it. Raises Stale when a pull has to come
@@ -195,7 +195,7 @@ class Pusher:
             self._state.remove(element(*key, str(there)))
         if cid is not None:
             self._state.add(element(*key, str(cid)))
-        self._sent.append((pending, cid))
+        self._sent.append(pending)
 
     def _upload(self, batch: Sequence[_Item]) -> None:
         """Gives the host the blobs that it was not given yet."""
@@ -216,21 +216,23 @@ class Pusher:
     def _confirm(self, rev: str) -> None:
         """Takes what was sent as being there, once the host's commit says so."""
         sent, self._sent = self._sent, []
-        if sent:
-            commit = self._host.latest_commit()
-            if commit is None or commit.hash != self._state.digest():
-                raise Stale
-            space, author = self._host.space, self._host.author
-            if not any(
-                commit.is_valid(space, author, self._keys(again)) for again in (False, True)
-            ):
-                raise Damaged("the host's commit is not signed by the author of the repo")
+        head = self._covered() if sent else None
         with self._repo.database.write() as connection:
             mirror = Mirror(connection, self._repo.id)
-            mirror.put((pending.key, cid) for pending, cid in sent)
-            if sent:
-                mirror.set_head(commit.rev, self._state.state)
+            mirror.put((pending.key, pending.cid) for pending in sent)
+            if head is not None:
+                mirror.set_head(head, self._state.state)
             mirror.set_pushed(rev)
+
+    def _covered(self) -> str:
+        """The revision of the host's commit, which is of exactly what we think is there."""
+        commit = self._host.latest_commit()
+        if commit is None or commit.hash != self._state.digest():
+            raise Stale
+        space, author = self._host.space, self._host.author
+        if not any(commit.is_valid(space, author, self._keys(again)) for again in (False, True)):
+            raise Damaged("the host's commit is not signed by the author of the repo")
+        return commit.rev
 
 
 def _revisions(pending: Sequence[Pending]) -> Iterator[list[Pending]]:

@@ -11,17 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import select, update
-
 from lettaspace.conversation.space import Space, validate
 from lettaspace.errors import Conflict, HostRefused, LettaspaceError, SignedOut, Unreachable
+from lettaspace.remote import replicas
 from lettaspace.remote.branches import Divergence
 from lettaspace.remote.hostrepo import HostRepo
 from lettaspace.remote.mirror import NO_BLOB, REFUSED, Mirror
 from lettaspace.remote.pulling import Emptied, Keys, Puller
 from lettaspace.remote.pushing import Pushed, Pusher, Stale
 from lettaspace.remote.taking import Taken, Terms
-from lettaspace.space import schema
 from lettaspace.space.verify import Progress
 
 ROUNDS = 8
@@ -179,23 +177,11 @@ class Syncer:
 
     def _note(self, error: LettaspaceError | None) -> None:
         """Remembers how it went, for `status`."""
-        now = int(time.time())
-        replicas = schema.replicas.c
         with self._repo.database.write() as connection:
-            known = connection.execute(
-                select(replicas.problem, replicas.problem_since).where(
-                    replicas.repo == self._repo.id
-                )
-            ).one()
             if error is None:
-                values: dict[str, Any] = {"synced_at": now, "problem": None, "problem_since": None}
+                replicas.note_synced(connection, self._repo.id, int(time.time()))
             else:
-                name = problem(error)
-                since = known.problem_since if known.problem == name else now
-                values = {"problem": name, "problem_since": since}
-            connection.execute(
-                update(schema.replicas).where(replicas.repo == self._repo.id).values(**values)
-            )
+                replicas.note_problem(connection, self._repo.id, problem(error), int(time.time()))
 
 
 _NOT_ADMITTED = frozenset({"UserNotAuthorized", "NotAuthorized", "AppNotAuthorized"})
