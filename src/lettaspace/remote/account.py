@@ -1,0 +1,121 @@
+"""Who is signed in at a home: the account, its host, and what that host can do.
+
+    account = Account.load(home)
+    if account is not None:
+        with account.client() as client:
+            …
+
+Kept in `account.json` of the home, which holds nothing secret; the tokens are where `keeping`
+puts them.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+
+from lettaspace.atproto.syntax import is_did, is_handle
+from lettaspace.errors import Damaged
+from lettaspace.remote.keeping import Keeping, read_private, remove_private, write_private
+
+if TYPE_CHECKING:
+    from lettaspace.network.fetching import Fetcher
+    from lettaspace.network.identity import Resolver
+    from lettaspace.remote.probe import Capabilities
+    from lettaspace.remote.sessions import Session
+    from lettaspace.remote.xrpc import Client
+
+ACCOUNT_FILE: Final = "account.json"
+
+How: TypeAlias = Literal["oauth", "password"]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """An account that is signed in."""
+
+    home: Path
+    did: str
+    handle: str | None
+    """The one that its document names and that leads back to it; None if there is none."""
+    host: str
+    """The origin of the host that keeps its repos, such as `https://host.example`."""
+    how: How
+    """By OAuth, or with a password, its own or an app password."""
+    loopback: bool
+    """Whether the host is this machine, so that others' addresses may be, too."""
+    capabilities: "Capabilities"
+
+    @classmethod
+    def load(cls, home: Path) -> "Account | None":
+        """Who is signed in at a home, None if nobody is. Raises StoreUnavailable, Damaged."""
+        path = home / ACCOUNT_FILE
+        if not path.exists():
+            return None
+        from lettaspace.remote.probe import Capabilities
+
+        form = read_private(path)
+        did, handle, host = (form.get(name) for name in ("did", "handle", "host"))
+        how: Any = form.get("auth")
+        if (
+            type(did) is not str
+            or not is_did(did)
+            or (handle is not None and (type(handle) is not str or not is_handle(handle)))
+            or type(host) is not str
+            or how not in get_args(How)
+            or type(form.get("loopback")) is not bool
+        ):
+            raise Damaged(f"{path} is not an account file; sign in again")
+        capabilities = Capabilities.read(form.get("capabilities"))
+        return cls(home, did, handle, host, how, form["loopback"], capabilities)
+
+    def json(self) -> dict[str, Any]:
+        """What is kept of it."""
+        return {
+            "did": self.did,
+            "handle": self.handle,
+            "host": self.host,
+            "auth": self.how,
+            "loopback": self.loopback,
+            "capabilities": self.capabilities.json(),
+        }
+
+    def save(self) -> None:
+        """Raises StoreUnavailable."""
+        write_private(self.home / ACCOUNT_FILE, self.json())
+
+    def forget(self) -> None:
+        """Keeps neither the account nor its tokens; the space stays. Raises StoreUnavailable."""
+        remove_private(self.home / ACCOUNT_FILE)
+        self.keeping.forget()
+
+    @property
+    def keeping(self) -> Keeping:
+        return Keeping(self.home, self.did)
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.handle or self.did
+
+    def client(self) -> "Client":
+        """Its host, asked in its name."""
+        from lettaspace.remote.xrpc import Client
+
+        return Client(self.host, auth=self.session())
+
+    def session(self) -> "Session":
+        from lettaspace.remote.sessions import Session
+
+        return Session(self.keeping, self.host, self.fetcher())
+
+    def fetcher(self) -> "Fetcher":
+        """What is asked for addresses that others name."""
+        from lettaspace.network.fetching import Fetcher
+
+        return Fetcher(development=self.loopback)
+
+    def resolver(self) -> "Resolver":
+        """What is asked who a DID is."""
+        from lettaspace.network.identity import Resolver
+
+        return Resolver(self.fetcher())
