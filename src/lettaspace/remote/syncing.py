@@ -45,6 +45,10 @@ class SyncReport:
     refused: int = 0
     forks: list[Divergence] = field(default_factory=list[Divergence])
 
+    @property
+    def did_something(self) -> bool:
+        return bool(self.created or self.updated or self.pushed or self.held or self.forks)
+
     def add_taken(self, taken: Taken) -> None:
         self.created += taken.created
         self.updated += taken.updated

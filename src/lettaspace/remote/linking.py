@@ -1,0 +1,95 @@
+"""What a replica needs to be synced: its account's host, and the keys that commits are checked
+with.
+
+    with Space.open(home) as space, Link(space, account) as link:
+        report = link.syncer().sync()
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Self
+
+from lettaspace.atproto.keys import VerifyingKey
+from lettaspace.atproto.tokens import ACCOUNT_KEY
+from lettaspace.conversation.space import Space
+from lettaspace.errors import Conflict, Damaged, InvalidInput, NotFound, Unreachable
+from lettaspace.network.identity import IdentityError, Resolver
+from lettaspace.remote import replicas
+from lettaspace.remote.account import Account
+from lettaspace.remote.hostrepo import HostRepo
+from lettaspace.remote.pulling import Keys
+from lettaspace.remote.syncing import Syncer
+from lettaspace.space.verify import Progress
+
+
+def quiet(_what: str, _done: int, _total: int) -> None:
+    """Progress that nobody wants to see."""
+
+
+class Link:
+    """A replica and its host. Raises Conflict for a space that is none of the account's."""
+
+    def __init__(self, space: Space, account: Account) -> None:
+        with space.database.read() as connection:
+            replica = replicas.own(connection)
+        if replica is None or replica.author != account.did:
+            raise Conflict(
+                f"the space at {space.home} is not {account.did}'s yet; "
+                "`lettaspace adopt` moves it there"
+            )
+        self.space = space
+        self.account = account
+        self.client = account.client()
+        self.host = HostRepo(self.client, replica.space, replica.author)
+        self._resolver: Resolver | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.client.close()
+
+    @property
+    def resolver(self) -> Resolver:
+        """Who others are."""
+        if self._resolver is None:
+            self._resolver = self.account.resolver()
+        return self._resolver
+
+    def syncer(self, progress: Progress = quiet) -> Syncer:
+        """What syncs the account's own repo."""
+        return Syncer(self.space, self.host, self.keys(self.account.did), progress=progress)
+
+    def keys(self, did: str) -> Keys:
+        """The key of a replica's author: as it was the last time, or asked for again."""
+
+        def key(again: bool) -> VerifyingKey:
+            with self.space.database.read() as connection:
+                replica = replicas.find(connection, self.host.space, did)
+            known = None if replica is None else replica.signing_key
+            if known is not None and not again:
+                return VerifyingKey.from_did(known)
+            with reasons():
+                found = self.resolver.key(did, ACCOUNT_KEY, refresh=again)
+            if replica is not None and found.did != known:
+                with self.space.database.write() as connection:
+                    replicas.note(connection, replica.repo, signing_key=found.did)
+            return found
+
+        return key
+
+
+@contextmanager
+def reasons() -> Iterator[None]:
+    """What keeps one from finding out who a DID is, as the errors that callers know."""
+    try:
+        yield
+    except IdentityError as error:
+        if error.transient:
+            raise Unreachable(str(error), sent=False) from None
+        raise Damaged(str(error)) from None
+    except (NotFound, InvalidInput) as error:
+        raise Damaged(str(error)) from None
