@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
@@ -82,8 +82,7 @@ class Setup:
         self.pool = ThreadPoolExecutor(machines)
 
     def _client(self, proxy: FaultProxy) -> Client:
-        # Nothing waits for the time to pass.
-        return Client(proxy.origin, auth=self.auth, clock=self.server.clock, sleep=_no_time)
+        return client(proxy.origin, self.auth, self.server.clock)
 
     def begin(self) -> None:
         """Nothing was ever written, and whoever has a token has a new one."""
@@ -97,8 +96,8 @@ class Setup:
 
     def close(self) -> None:
         self.pool.shutdown()
-        for client in self.clients:
-            client.close()
+        for each in self.clients:
+            each.close()
         for proxy in self.proxies:
             proxy.close()
 
@@ -111,6 +110,26 @@ def setup(home: Path, machines: int = MACHINES) -> Iterator[Setup]:
             yield made
         finally:
             made.close()
+
+
+def client(origin: str, auth: Bearer, clock: Callable[[], float]) -> Client:
+    """One that never waits for the time to pass."""
+    return Client(origin, auth=auth, clock=clock, sleep=_no_time)
+
+
+def open_at(home: Path, now: Callable[[], float], clock_id: int) -> Space:
+    """The replica in a home, on a machine whose clock tells these seconds since 1970."""
+    space = Space.open(home, create=False)
+    assert space.repo.author == MIRA
+    space.repo.clock = TidClock(lambda: round(now() * 1e6) * 1000, clock_id)
+    space.now = lambda: times.text(datetime.fromtimestamp(now(), UTC))  # type: ignore[method-assign]
+    return space
+
+
+def syncer(space: Space, client: Client, key: VerifyingKey, batch: int) -> Syncer:
+    """Syncs a replica; at most so many writes are sent at once."""
+    host = HostRepo(client, SPACE, MIRA, limits=Limits(writes=batch))
+    return Syncer(space, host, lambda _again: key, sleep=_no_time)
 
 
 def _no_time(_seconds: float) -> None:
@@ -143,12 +162,7 @@ class Machine:
         return self.world.clock() + self.skew
 
     def _open(self) -> Space:
-        space = Space.open(self.home, create=False)
-        assert space.repo.author == self.world.did
-        clock_id = next(self.world.clock_ids) % 1024
-        space.repo.clock = TidClock(lambda: round(self.now() * 1e6) * 1000, clock_id)
-        space.now = lambda: times.text(datetime.fromtimestamp(self.now(), UTC))  # type: ignore[method-assign]
-        return space
+        return open_at(self.home, self.now, next(self.world.clock_ids) % 1024)
 
     def reopen(self, skew: float | None = None) -> None:
         """The program ends, and begins anew; the clock may have been set meanwhile."""
@@ -158,13 +172,8 @@ class Machine:
         self.space = self._open()
 
     def syncer(self) -> Syncer:
-        host = HostRepo(
-            self.world.setup.clients[self.number],
-            self.world.space,
-            self.world.did,
-            limits=Limits(writes=self.world.batch),
-        )
-        return Syncer(self.space, host, lambda _again: self.key, sleep=_no_time)
+        to_host = self.world.setup.clients[self.number]
+        return syncer(self.space, to_host, self.key, self.world.batch)
 
     def sync(self, schedule: Schedule | Mapping[int, Fault] = calm) -> SyncReport | LettaspaceError:
         """What came of a sync. Only what a network can do may make it fail."""
