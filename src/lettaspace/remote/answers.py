@@ -33,7 +33,9 @@ _WINDOW = 12
 _WORD = 4
 """So many characters in a row that we had sent are no coincidence; in a short text, so many."""
 
-_origin = re.compile(r"https?://(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
+_origin = re.compile(
+    r"https?://(?:[a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?"
+).fullmatch
 _name = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}").fullmatch
 _challenge = re.compile(r'\berror="([A-Za-z0-9_.-]{1,64})"').search
 _about_time = re.compile(r"expire|clock|\biat\b|\bnbf\b|\bexp\b|future|too old|ahead", re.I).search
@@ -69,11 +71,17 @@ class TooLarge(Failed):
 
 
 def check_origin(text: str) -> str:
-    """An origin, without a slash at its end. Raises InvalidInput."""
-    origin = text.removesuffix("/")
-    if not _origin.fullmatch(origin):
-        raise InvalidInput("not the address of a host, such as https://host.example")
-    return origin.lower()
+    """An origin in its one form, without a slash at its end. Raises InvalidInput."""
+    import httpx
+
+    origin = text.removesuffix("/").lower()
+    try:
+        if not _origin(origin):
+            raise ValueError
+        httpx.URL(origin)
+    except (ValueError, httpx.InvalidURL):
+        raise InvalidInput("not the address of a host, such as https://host.example") from None
+    return origin
 
 
 def query_pairs(params: Mapping[str, Any]) -> list[tuple[str, Parameter]]:

@@ -248,16 +248,20 @@ class Client:
         try:
             if request.method.gives is None:
                 return None
-            broken = Failed(f"{self.origin} answered {request.method.nsid} with something else")
+            reason = f"{self.origin} answered {request.method.nsid} with something else"
             if answers.media_type(response) != methods.JSON:
-                raise broken
+                raise Failed(reason, again=False)
             body = b"".join(answers.pieces(response, self.origin, MAX_JSON, deadline))
+            # The errors' texts are not repeated, which may hold what the answer does.
             try:
                 value = data.loads(body)
+            except InvalidRecord:  # cut short, perhaps
+                raise Failed(reason) from None
+            try:
                 if request.method.nsid not in TWO_SHAPES:
                     request.method.output(value)
-            except InvalidRecord:  # its text may hold what the answer does
-                raise broken from None
+            except InvalidRecord:
+                raise Failed(reason, again=False) from None
             return value
         finally:
             response.close()
