@@ -13,6 +13,7 @@ from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from json import JSONDecodeError, loads
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from urllib.parse import urlsplit
 
 from lettaspace.errors import HostRefused, InvalidInput, Unreachable
 
@@ -76,7 +77,7 @@ def check_origin(text: str) -> str:
 
     origin = text.removesuffix("/").lower()
     try:
-        if not _origin(origin):
+        if not _origin(origin) or urlsplit(origin).port == 0:  # one out of range is a ValueError
             raise ValueError
         httpx.URL(origin)
     except (ValueError, httpx.InvalidURL):
