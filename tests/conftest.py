@@ -20,6 +20,7 @@ def _no_settings_of_mine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The settings of whoever runs the tests have no part in them."""
     for name in ("LETTASPACE_HOME", "LETTASPACE_DEBUG", "LETTA_LOCAL_BACKEND_DIR", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
 
 
 @pytest.fixture

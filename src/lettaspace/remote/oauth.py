@@ -135,7 +135,12 @@ def signing_in(
         key = SigningKey.generate("p256")
         client, proof = _client(server, f"http://localhost?{query}", key, fetcher)
         request = client.authorization_request(
-            redirect_uri=callback.uri, scope=scope, state=state, dpop_key=proof, login_hint=hint
+            redirect_uri=callback.uri,
+            scope=scope,
+            state=state,
+            dpop_key=proof,
+            login_hint=hint,
+            authorization_response_iss_parameter_supported=True,
         )
         yield Attempt(client, request, key, callback)
 
