@@ -428,10 +428,11 @@ def test_update(talk: Talk, memory: MemoryDirectory, path: Path) -> None:
 def test_update_to_the_same_text(talk: Talk, memory: MemoryDirectory, path: Path) -> None:
     first = compile_prompt(talk.space, talk.uri, memory=memory, now=AT)
     revision = commit(path, {**FILES, "picture.png": b"x"})
-    update = update_memory(talk.space, talk.uri, memory, now=AT)
+    update = update_memory(talk.space, talk.uri, memory, now=AT + timedelta(seconds=1))
     assert update.text_same
     assert update.text is not None
-    assert update.record.value == {**first.value, "memfsRevision": revision}
+    later = {"memfsRevision": revision, "compiledAt": "2026-05-03T09:05:02.250Z"}
+    assert update.record.value == {**first.value, **later}
     assert not prompt_state(talk.space, talk.uri, memory=memory).updated
 
 
@@ -522,9 +523,10 @@ def test_updating_an_imported_conversation_gives_lettas_record(
     assert prompt_state(space, uri, memory=memory).status == PromptStatus.FRESH
     git(path, "reset", "-q", "--hard", "origin/HEAD")
     assert prompt_state(space, uri, memory=memory).status == PromptStatus.MEMORY_CHANGED
-    at = datetime.fromisoformat(theirs.value["compiledAt"])
-    update = update_memory(space, uri, memory, now=at)
-    assert update.record == theirs
+    at = theirs.value["compiledAt"]
+    update = update_memory(space, uri, memory, now=datetime.fromisoformat(at))
+    assert update.record.value["compiledAt"] > compiled.value["compiledAt"]
+    assert {**update.record.value, "compiledAt": at} == theirs.value
     assert update.text is not None
     sent = [json.dumps(request.body) for request in letta_lab.provider.requests]
     assert any(json.dumps(update.text)[1:-1] in body for body in sent)

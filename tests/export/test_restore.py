@@ -26,7 +26,7 @@ from lettaspace.demo import write_directory
 from lettaspace.errors import Damaged
 from lettaspace.export import restore as module
 from lettaspace.export.archive import open_archive, write_archive
-from lettaspace.export.readdress import FORK
+from lettaspace.conversation.readdress import FORK
 from lettaspace.export.restore import Outcomes, RestoreReport, replaces, restore
 from lettaspace.letta.importer import import_directory
 from lettaspace.space.writes import Create, Update, Value

@@ -27,16 +27,26 @@ class App:
     home: Path
     json: bool = False
     """Whether the answer, errors included, is to be JSON."""
+    author: str | None = None
+    """The DID of the member whose records are to be read; None: our own."""
     out: Output = field(default_factory=lambda: Output(sys.stdout))
 
     def open(self) -> "Space":
-        """The space at home, which must exist. Raises StoreUnavailable."""
+        """The space at home, which must exist; a member's part of it, to be read, where one was
+        named. Raises StoreUnavailable, or NotFound where nothing of the member is here."""
         from lettaspace.conversation.space import STORE_FILE, Space
         from lettaspace.errors import StoreUnavailable
 
         if not exists(self.home / STORE_FILE):
             raise StoreUnavailable(f"no space at {self.home}; `lettaspace up` makes one")
-        return Space.open(self.home, create=False)
+        space = Space.open(self.home, create=False)
+        if self.author is None:
+            return space
+        try:
+            return space.member(self.author)
+        except BaseException:
+            space.close()
+            raise
 
 
 class Commands(click.Group):
@@ -103,6 +113,19 @@ json_option = click.option(
     expose_value=False,
     callback=_json,
     help="Answer in JSON; errors too.",
+)
+
+
+def _author(ctx: click.Context, _option: click.Parameter, did: str | None) -> None:
+    ctx.find_object(App).author = did  # type: ignore[union-attr]
+
+
+author_option = click.option(
+    "--author",
+    metavar="DID",
+    expose_value=False,
+    callback=_author,
+    help="What this member of the space wrote. Default: what you wrote.",
 )
 
 letta_option = click.option(

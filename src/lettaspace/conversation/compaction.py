@@ -25,6 +25,7 @@ from lettaspace.conversation.writing import (
     message_value,
     remember,
     top_seq,
+    updated,
 )
 from lettaspace.errors import Conflict
 from lettaspace.space import schema
@@ -150,7 +151,7 @@ class Compact:
         if len(summaries) + len(covered) + len(kept) > MAX_WRITES:
             return summaries
         marks = [
-            Update(MESSAGE, rkey, {**value, "status": COMPACTED, "updatedAt": self._at})
+            Update(MESSAGE, rkey, updated(value, self._at, status=COMPACTED))
             for rkey, value in stored.items()
         ]
         tail = [_moved(view, place.rkey, seq, self._at) for seq, place in enumerate(kept, top + 1)]
@@ -179,11 +180,7 @@ class Finish:
     def __call__(self, view: View) -> Sequence[Write]:
         number = conversation_id(view.connection, self._conversation)
         marks: list[Write] = [
-            Update(
-                MESSAGE,
-                rkey,
-                {**message_value(view, rkey), "status": COMPACTED, "updatedAt": self._at},
-            )
+            Update(MESSAGE, rkey, updated(message_value(view, rkey), self._at, status=COMPACTED))
             for (rkey,) in _unmarked.all(view.connection, id=number)
         ]
         if marks:
@@ -202,4 +199,4 @@ def repair(repo: EmbeddedRepo, conversation: str, at: str) -> int:
 
 
 def _moved(view: View, rkey: str, seq: int, at: str) -> Update:
-    return Update(MESSAGE, rkey, {**message_value(view, rkey), "seq": seq, "updatedAt": at})
+    return Update(MESSAGE, rkey, updated(message_value(view, rkey), at, seq=seq))

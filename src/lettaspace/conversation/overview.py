@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from lettaspace.conversation import codec
 from lettaspace.conversation.records import (
@@ -16,6 +16,7 @@ from lettaspace.conversation.records import (
     rkey_of,
 )
 from lettaspace.errors import Ambiguous, Damaged, InvalidInput, NotFound
+from lettaspace.space import schema
 from lettaspace.space.schema import message_conversations, message_index
 from lettaspace.space.writes import Reader, Value
 
@@ -93,7 +94,7 @@ def conversations(
     connection: Connection, reader: Reader, address: Address, *, agent: str | None = None
 ) -> list[ConversationInfo]:
     """All conversations, the most recently used first; with `agent` (a URI) only its own."""
-    found = described(reader, address, counts(connection))
+    found = described(reader, address, own_counts(connection, address))
     if agent is not None:
         found = [conversation for conversation in found if conversation.agent == agent]
     return sorted(found, key=lambda each: (each.updated_at, each.rkey), reverse=True)
@@ -129,7 +130,7 @@ def conversation(
 def agents(connection: Connection, reader: Reader, address: Address) -> list[AgentInfo]:
     """All agents by name, those included that only conversations name."""
     tally: dict[str, tuple[int, int]] = {}
-    for each in described(reader, address, counts(connection)):
+    for each in described(reader, address, own_counts(connection, address)):
         if each.agent:
             of_agent, messages = tally.get(each.agent, (0, 0))
             tally[each.agent] = of_agent + 1, messages + each.messages
@@ -203,6 +204,40 @@ def counts(connection: Connection, uri: str | None = None) -> dict[str, Count]:
         row.uri: Count(row.messages, row.active, row.first, row.last)
         for row in connection.execute(query)
     }
+
+
+def own_counts(connection: Connection, address: Address) -> dict[str, Count]:
+    """The `counts` that concern an author: not those of conversations that stand in another
+    repo of the store, nor of those that only others' messages name."""
+    found = counts(connection)
+    others = other_repos(connection, address)
+    if not others:
+        return found
+    named = (
+        select(schema.records.c.id)
+        .join(schema.repos, schema.repos.c.id == schema.records.c.repo)
+        .join(message_index, _index.record == schema.records.c.id)
+        .join(message_conversations, message_conversations.c.id == _index.conversation)
+        .where(
+            message_conversations.c.uri == bindparam("uri"),
+            schema.repos.c.space == str(address.space),
+            schema.repos.c.author == address.author,
+        )
+        .limit(1)
+    )
+    return {
+        uri: count
+        for uri, count in found.items()
+        if uri.startswith(address.prefix)
+        or not (uri.startswith(others) or connection.execute(named, {"uri": uri}).first() is None)
+    }
+
+
+def other_repos(connection: Connection, address: Address) -> tuple[str, ...]:
+    """What the URIs of the other authors whose repos are here begin with."""
+    rows = connection.execute(select(schema.repos.c.space, schema.repos.c.author))
+    prefixes = (f"{row.space}/{row.author}/" for row in rows)
+    return tuple(prefix for prefix in prefixes if prefix != address.prefix)
 
 
 def _conversation(

@@ -37,6 +37,7 @@ from lettaspace.conversation.render import (
     render_prompt,
     without_metadata,
 )
+from lettaspace.conversation.times import after, text
 from lettaspace.errors import InvalidInput, InvalidRecord, LettaspaceError, NotFound
 from lettaspace.space.writes import Create, Reader, Record, Update, Value, Write
 
@@ -168,7 +169,7 @@ def _compiler(
             "conversation": uri,
             "content": render_prompt(raw, core),
             "coreMemory": core,
-            "compiledAt": _text(at),
+            "compiledAt": text(at),
             "rawSystemHash": template_hash(raw),
         }
         if snapshot is not None:
@@ -201,7 +202,7 @@ def update_memory(
             return old
         talk = record_of(reader, CONVERSATION, rkey)
         core = core_memory(reader, snapshot, talk, at, count)
-        new = {"coreMemory": core, "memfsRevision": snapshot.revision, "compiledAt": _text(at)}
+        new = {"coreMemory": core, "memfsRevision": snapshot.revision, "compiledAt": text(at)}
         return {**old, **new}
 
     record = _store(space, rkey, make)
@@ -209,8 +210,8 @@ def update_memory(
     if record.value is old:
         return MemoryUpdate(record, None, True)
     core = str(record.value["coreMemory"])
-    text = render_memory_update(core, snapshot.revision)
-    return MemoryUpdate(record, text, _is_same(core, str(old["coreMemory"])))
+    told = render_memory_update(core, snapshot.revision)
+    return MemoryUpdate(record, told, _is_same(core, str(old["coreMemory"])))
 
 
 def prompt_state(
@@ -327,7 +328,10 @@ def _store(space: "Space", rkey: str, make: Callable[[Reader], Value]) -> Record
         if found is None:
             return [Create(COMPILED_PROMPT, rkey, value)]
         old[:] = [found]
-        return [] if found.value == value else [Update(COMPILED_PROMPT, rkey, value, found.cid)]
+        if found.value == value:
+            return []
+        value["compiledAt"] = after(value["compiledAt"], found.value.get("compiledAt"))
+        return [Update(COMPILED_PROMPT, rkey, value, found.cid)]
 
     written = space.repo.transact(plan)
     cid = written[0].cid if written else old[0].cid
@@ -355,7 +359,3 @@ def _time(space: "Space", now: datetime | None) -> datetime:
     if now.tzinfo is None:
         raise InvalidInput("the time of compilation has no timezone")
     return now.astimezone(UTC)
-
-
-def _text(at: datetime) -> str:
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -57,6 +57,11 @@ class Address:
     space: SpaceRef
     author: str
 
+    @property
+    def prefix(self) -> str:
+        """What the URIs of these records begin with, and no others."""
+        return f"{self.space}/{self.author}/"
+
     def uri(self, collection: str, rkey: str) -> str:
         return f"{self.space}/{self.author}/{collection}/{rkey}"
 

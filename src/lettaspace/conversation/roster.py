@@ -50,7 +50,8 @@ class Roster:
 
     def __init__(self, connection: Connection, view: View, address: Address) -> None:
         self._address = address
-        self._counts = overview.counts(connection)
+        self._counts = overview.own_counts(connection, address)
+        self._others = overview.other_repos(connection, address)
         self._agents = {address.agent(record.rkey): record.value for record in view.records(AGENT)}
         self.infos: dict[str, ConversationInfo] = {}
         self.uris: dict[str, str] = {}
@@ -130,6 +131,8 @@ class Roster:
             if record is None:
                 return None
             uri = str(record.value["conversation"])
+            if uri.startswith(self._others):
+                continue  # it is in the list of whose it is
             entry = added.setdefault(uri, _Added(recount=uri not in self._counts))
             entry.messages += is_new
             if not is_new or "compactedMessageIds" in record.value:

@@ -141,9 +141,15 @@ class SearchIndex:
         return int(connection.execute(count).scalar_one())
 
     def matches(
-        self, connection: Connection, query: str, *, thinking: bool = False
+        self,
+        connection: Connection,
+        query: str,
+        *,
+        thinking: bool = False,
+        repo: int | None = None,
     ) -> Iterator[int]:
-        """Record ids of the messages that hold `query`, newest TID first."""
+        """Record ids of the messages that hold `query`, in one repo or in all, newest TID
+        first."""
         wanted = fold(query)
         if not wanted:
             return iter(())
@@ -156,6 +162,8 @@ class SearchIndex:
             .where(holds)
             .order_by(schema.records.c.rkey.desc(), schema.records.c.id.desc())
         )
+        if repo is not None:
+            statement = statement.where(schema.records.c.repo == repo)
         if len(wanted) >= 3:
             done = select(_progress.c.indexed).scalar_subquery()
             candidates = (

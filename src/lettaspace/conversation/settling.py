@@ -17,7 +17,7 @@ from lettaspace.conversation.ordering import UNPLACED, Place, rising, window_pla
 from lettaspace.conversation.pairing import Ledger, answers, calls, unanswered
 from lettaspace.conversation.records import MESSAGE, new_message
 from lettaspace.conversation.search import blob_reader
-from lettaspace.conversation.writing import Payload, encode, fresh_rkey, message_value
+from lettaspace.conversation.writing import Payload, encode, fresh_rkey, message_value, updated
 from lettaspace.errors import InvalidInput, NotFound
 from lettaspace.space import schema
 from lettaspace.space.repo import EmbeddedRepo
@@ -117,9 +117,8 @@ class Settle:
 
     def _update(self, view: View, rkey: str, seq: int | None) -> Update:
         value = message_value(view, rkey)
-        if seq is not None:
-            value["seq"] = seq
-        return Update(MESSAGE, rkey, {**value, "updatedAt": self._at})
+        seqs = {} if seq is None else {"seq": seq}
+        return Update(MESSAGE, rkey, updated(value, self._at, **seqs))
 
 
 def _behind(

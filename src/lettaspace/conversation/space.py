@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, literal_column, select
 
 from lettaspace.atproto import lexicon
 from lettaspace.atproto.syntax import is_tid
-from lettaspace.atproto.uri import SpaceRef, parse_record_uri
-from lettaspace.conversation import landmarks, overview, paging, reading
+from lettaspace.atproto.uri import SpaceRef, parse_record_uri, parse_space_ref
+from lettaspace.conversation import landmarks, overview, paging, reading, times
 from lettaspace.conversation import (
     local_message as local_message,
 )  # the format known from the start
@@ -42,18 +42,27 @@ from lettaspace.conversation.verify import (
     projection_problems,
     trigram_problems,
 )
-from lettaspace.conversation.writing import appended
+from lettaspace.conversation.writing import appended, updated
 from lettaspace.errors import InvalidRecord, NotFound, StoreUnavailable
 from lettaspace.space import schema
 from lettaspace.space.database import Database
 from lettaspace.space.identity import Identity
-from lettaspace.space.repo import EmbeddedRepo
+from lettaspace.space.repo import EmbeddedRepo, ReadOnlyRepo
+from lettaspace.space.statement import Statement
 from lettaspace.space.verify import Problem, Progress, blob_problems, repo_problems
 from lettaspace.space.view import View
 from lettaspace.space.writes import Create, Reader, Record, Update, Value, Write
 
 STORE_FILE = "space.db"
 IDENTITY_FILE = "identity.json"
+
+_own = Statement(
+    lambda: (
+        select(schema.repos.c.space, schema.repos.c.author)
+        .join(schema.replicas, schema.replicas.c.repo == schema.repos.c.id)
+        .where(schema.replicas.c.own == literal_column("1"))
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +89,38 @@ class Found:
 
 
 class Space:
-    """One author's conversations in one space, in a directory on this machine."""
+    """One author's conversations in one space, in a directory on this machine.
 
-    def __init__(self, home: Path, identity: Identity, database: Database) -> None:
+    The author is the account that the store was attached to, else the home's own key.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        identity: Identity,
+        database: Database,
+        address: Address | None = None,
+        *,
+        member: bool = False,
+    ) -> None:
+        """`address`: where the author's records stand; by default those of the home's key. A
+        `member` is another author, whose repo is here already and is only read."""
         database.require_sqlite("the embedded library")
         self.home = home
         self.identity = identity
+        """The home's own key. It signs what leaves; the author may be another."""
         self.database = database
-        self.ref: SpaceRef = default_space(identity.did)
-        self.address = Address(self.ref, identity.did)
+        self.address = address or Address(default_space(identity.did), identity.did)
+        self.ref: SpaceRef = self.address.space
         self.messages = MessageIndex()
         self.index = SearchIndex()
-        self.repo = EmbeddedRepo(
+        self.repo = (ReadOnlyRepo if member else EmbeddedRepo)(
             database,
             str(self.ref),
-            identity.did,
+            self.address.author,
             validate=validate,
             projections=(self.messages, self.index),
+            create=not member,
         )
 
     @classmethod
@@ -109,16 +133,37 @@ class Space:
         database = Database.open(home / STORE_FILE, create=create)
         try:
             key_file = home / IDENTITY_FILE
-            if not key_file.exists() and database.authors():
+            address = _attached(database)
+            if address is None and not key_file.exists() and database.authors():
                 # A fresh key would show an empty space beside the one that is there.
                 raise StoreUnavailable(f"{key_file} is missing; put the one of this store back")
-            return cls(home, Identity.open(key_file), database)
+            return cls(home, Identity.open(key_file), database, address)
         except BaseException:
             database.close()
             raise
 
     def close(self) -> None:
         self.database.close()
+
+    def member(self, did: str) -> "Space":
+        """The records of another author in this space, to be read: whatever would write raises
+        InvalidInput. It is on the same open database, which closing either of them closes.
+
+        Raises NotFound where nothing of that author is here.
+        """
+        if did == self.address.author:
+            return self
+        address = Address(self.ref, did)
+        return Space(self.home, self.identity, self.database, address, member=True)
+
+    def members(self) -> list[str]:
+        """The other authors whose records in this space are here."""
+        repos = schema.repos.c
+        query = select(repos.author).where(
+            repos.space == str(self.ref), repos.author != self.address.author
+        )
+        with self.database.read() as connection:
+            return list(connection.execute(query.order_by(repos.author)).scalars())
 
     def __enter__(self) -> "Space":
         return self
@@ -179,7 +224,7 @@ class Space:
             if stored is None or "incomplete" not in stored.value:
                 return []
             value = {key: each for key, each in stored.value.items() if key != "incomplete"}
-            return [Update(CONVERSATION_STATE, rkey, value)]
+            return [Update(CONVERSATION_STATE, rkey, updated(value, self.now()))]
 
         self.repo.transact(plan)
 
@@ -245,8 +290,7 @@ class Space:
 
     def now(self) -> str:
         """The time as records hold it, in milliseconds."""
-        moment = datetime.now(UTC).isoformat(timespec="milliseconds")
-        return moment.replace("+00:00", "Z")
+        return times.text(datetime.now(UTC))
 
     def _agent_uri(self, agent: str) -> str:
         return agent if agent.startswith("at://") else self.address.agent(agent)
@@ -312,15 +356,23 @@ class Space:
         return found
 
     def search(
-        self, query: str, *, thinking: bool = False, start: int = 0, limit: int = 50
+        self,
+        query: str,
+        *,
+        thinking: bool = False,
+        start: int = 0,
+        limit: int = 50,
+        own: bool = False,
     ) -> Found:
         """Messages that hold `query` as a substring, letter case aside, newest first; `limit`
-        of them from the one numbered `start`, and how many there are in all."""
+        of them from the one numbered `start`, and how many there are in all. Members' messages
+        are among them, unless only the author's `own` are wanted."""
         hits: list[Hit] = []
         total = copies = 0
+        repo = self.repo.id if own else None
         with self.database.read() as connection:
             origins = Origins(connection, self.repo.id, self.address)
-            for record in self.index.matches(connection, query, thinking=thinking):
+            for record in self.index.matches(connection, query, thinking=thinking, repo=repo):
                 total += 1
                 original = origins.of(record)
                 copies += original is not None
@@ -329,14 +381,12 @@ class Space:
             return Found(hits, total, self.index.unreadable(connection), total - copies)
 
     def usage(self, *, conversation: str | None = None, agent: str | None = None) -> UsageReport:
-        """Tokens and cost of all conversations, of one (its URI), or of an agent's (its URI or
-        key), each provider response counted once."""
+        """Tokens and cost of all the author's conversations, of one (its URI), or of an agent's
+        (its URI or key), each provider response counted once."""
         if agent is not None:
             agent = self._agent_uri(agent)
-        with self.database.read() as connection:
-            return count_usage(
-                connection, self.repo.get_blob, conversation=conversation, agent=agent
-            )
+        with self._view() as (_, view):
+            return count_usage(view, conversation=conversation, agent=agent)
 
     def verify(self, progress: Progress = lambda _what, _done, _total: None) -> Iterator[Problem]:
         """Everything that is not as it should be: records, set hash, oplog, blobs, projections,
@@ -358,6 +408,13 @@ class Space:
     def _view(self) -> Iterator[tuple[Connection, View]]:
         with self.database.read() as connection:
             yield connection, View(connection, self.repo.id)
+
+
+def _attached(database: Database) -> Address | None:
+    """Where the account writes that the store is attached to, if it is to one."""
+    with database.read() as connection:
+        found = _own.one(connection)
+    return None if found is None else Address(parse_space_ref(found[0]), found[1])
 
 
 def validate(collection: str, rkey: str, value: Value) -> None:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Select, select
 
-from lettaspace.conversation.formats import OpenBlob
 from lettaspace.conversation.records import MESSAGE
 from lettaspace.conversation.responses import Reader, Response, Unreadable
 from lettaspace.conversation.totals import Row as Row
@@ -25,6 +24,7 @@ from lettaspace.conversation.totals import Totals as Totals
 from lettaspace.conversation.totals import UsageReport as UsageReport
 from lettaspace.conversation.totals import add_up
 from lettaspace.space import schema
+from lettaspace.space.view import View
 
 if TYPE_CHECKING:
     from lettaspace.conversation.space import Space
@@ -37,22 +37,18 @@ _REPORTS = 64
 
 
 def count_usage(
-    connection: Connection,
-    open_blob: OpenBlob,
-    *,
-    conversation: str | None = None,
-    agent: str | None = None,
+    view: View, *, conversation: str | None = None, agent: str | None = None
 ) -> UsageReport:
-    """What was used in a conversation, by an agent (their URIs), or in all of a store."""
-    read = Reader(open_blob).read
-    query = _messages
+    """What was used in a conversation, by an agent (their URIs), or in all of a repo."""
+    read = Reader(view.get_blob).read
+    query = _messages.where(_records.repo == view.repo)
     if conversation is not None:
         query = (
             query.join(schema.message_index, _index.record == _records.id)
             .join(schema.message_conversations, _names.id == _index.conversation)
             .where(_names.uri == conversation)
         )
-    found = ((rkey, read(value)) for rkey, value in _stream(connection, query))
+    found = ((rkey, read(value)) for rkey, value in _stream(view.connection, query))
     return add_up(found, None, agent)
 
 
@@ -68,7 +64,7 @@ class UsageCounter:
         self._space = space
         self._lock = Lock()
         self._reader = Reader(space.repo.get_blob)
-        self._repos: dict[int, _Known] = {}
+        self._known: _Known | None = None
         self._reports: dict[tuple[str | None, str | None], UsageReport] = {}
 
     def report(self, conversation: str | None = None, agent: str | None = None) -> UsageReport:
@@ -84,28 +80,28 @@ class UsageCounter:
             if self._refresh(connection) or len(self._reports) >= _REPORTS:
                 self._reports.clear()
             if scope not in self._reports:
-                found = (item for known in self._repos.values() for item in known.said.items())
-                self._reports[scope] = add_up(found, conversation, agent)
+                said = {} if self._known is None else self._known.said
+                self._reports[scope] = add_up(said.items(), conversation, agent)
             return self._reports[scope]
 
     def _refresh(self, connection: Connection) -> bool:
         """Whether anything changed."""
-        changed = False
-        for repo, rev in connection.execute(select(_repos.id, _repos.rev)).all():
-            # Put back when it is whole: what breaks off here is read afresh the next time.
-            known = self._repos.pop(repo, None)
-            if known is None or not _continues(connection, repo, known.rev, rev):
-                known = _Known(repo)
-                known.read_all(connection, self._reader)
-                changed = True
-            else:
-                # What could not be read may be readable now: a blob may have come.
-                again = set(known.unreadable)
-                if rev != known.rev:
-                    again.update(_written(connection, repo, known.rev))
-                changed |= known.read_again(connection, self._reader, again)
-            known.rev = rev
-            self._repos[repo] = known
+        repo = self._space.repo.id
+        rev = connection.execute(select(_repos.rev).where(_repos.id == repo)).scalar()
+        # Put back when it is whole: what breaks off here is read afresh the next time.
+        known, self._known = self._known, None
+        if known is None or not _continues(connection, repo, known.rev, rev):
+            known = _Known(repo)
+            known.read_all(connection, self._reader)
+            changed = True
+        else:
+            # What could not be read may be readable now: a blob may have come.
+            again = set(known.unreadable)
+            if rev != known.rev:
+                again.update(_written(connection, repo, known.rev))
+            changed = known.read_again(connection, self._reader, again)
+        known.rev = rev
+        self._known = known
         return changed
 
 

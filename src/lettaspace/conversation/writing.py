@@ -31,6 +31,7 @@ from lettaspace.conversation.records import (
     envelope,
     new_message,
 )
+from lettaspace.conversation.times import after
 from lettaspace.conversation.unstored import without_authentication
 from lettaspace.errors import Conflict, Damaged, InvalidInput, NotFound
 from lettaspace.space import schema
@@ -120,6 +121,11 @@ def message_value(view: View, rkey: str) -> Value:
     if record is None:
         raise Damaged(f"message {rkey} is in the index and not stored")
     return record.value
+
+
+def updated(value: Value, at: str, **fields: Any) -> Value:
+    """A record's next version: with these fields, and an `updatedAt` that is later than before."""
+    return {**value, **fields, "updatedAt": after(at, value.get("updatedAt"))}
 
 
 def appended(connection: Connection, conversation: int, key: str) -> str | None:
@@ -216,6 +222,5 @@ class Rewrite:
             **stored.value,
             "role": self._payload.role,
             "message": self._payload.message,
-            "updatedAt": self._updated_at,
         }
-        return [Update(MESSAGE, self._rkey, value, self._expected)]
+        return [Update(MESSAGE, self._rkey, updated(value, self._updated_at), self._expected)]

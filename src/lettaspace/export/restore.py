@@ -15,10 +15,10 @@ from sqlalchemy import Connection, func, select
 from lettaspace.atproto.cid import CID
 from lettaspace.atproto.data import blob_refs
 from lettaspace.conversation.index import find_conversation_id
+from lettaspace.conversation.readdress import Readdress, unversioned
 from lettaspace.conversation.records import COMPILED_PROMPT, CONVERSATION, MESSAGE, is_active
 from lettaspace.conversation.space import Space
 from lettaspace.export.archive import Archive
-from lettaspace.export.readdress import Readdress, unversioned
 from lettaspace.letta.times import to_millis, valid
 from lettaspace.letta.writer import record_cid
 from lettaspace.space import schema

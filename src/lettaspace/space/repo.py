@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from sqlalchemy import Connection, bindparam, select, update
 
 from lettaspace.atproto import tid
 from lettaspace.atproto.cid import CID
 from lettaspace.atproto.tid import TidClock
-from lettaspace.errors import NotFound
+from lettaspace.errors import InvalidInput, NotFound
 from lettaspace.space import schema
 from lettaspace.space.database import Database
 from lettaspace.space.projection import Projection
@@ -230,6 +230,20 @@ class EmbeddedRepo:
             micros, clock_id = tid.decode(rev)
             new = tid.encode(micros + 1, clock_id)
         return new
+
+
+class ReadOnlyRepo(EmbeddedRepo):
+    """A repo that somebody else writes, and that is only read here: writing raises
+    InvalidInput."""
+
+    def transact(self, *_args: Any, **_named: Any) -> NoReturn:
+        self._refuse()
+
+    def run(self, work: "Callable[[Transaction], Any]") -> NoReturn:  # noqa: ARG002
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise InvalidInput(f"the records of {self.author} are only read here")
 
 
 class Transaction:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from starlette.requests import Request
 from starlette.responses import Response
 
+from lettaspace.atproto.uri import parse_record_uri
 from lettaspace.conversation.space import Found, Hit
 from lettaspace.viewer.site import Site, numbered, page_number, path, site
 
@@ -63,15 +64,20 @@ def pieces(snippet: str, query: str) -> Iterator[tuple[str, bool]]:
 
 def _hit(here: Site, hit: Hit, query: str) -> dict[str, object]:
     rkey = hit.conversation.rpartition("/")[2]
-    info = here.listing.get(rkey)
     message = hit.message
+    author = parse_record_uri(message.uri).author
+    own = author == here.space.address.author
+    info = here.listing.get(rkey) if own else None
     snippet = hit.snippet if here.redaction is None else here.redaction.text(hit.snippet)
     marks = [] if message.active else ["compacted"]
     if hit.copy_of is not None:
         marks.append("copy")
+    if not own:
+        marks.append(f"by {author}")
     summary = message.compacted_message_ids is not None
+    link = path("c", rkey, at=message.rkey) + f"#m-{message.rkey}"
     return {
-        "link": path("c", rkey, at=message.rkey) + f"#m-{message.rkey}",
+        "link": link if own else path("record", uri=message.uri),
         "title": (here.clean(info).title if info else None) or "Untitled",
         "seq": message.seq,
         "role": "summary" if summary else message.role,

@@ -3,12 +3,13 @@
 import click
 
 from lettaspace.cli import jsonform
-from lettaspace.cli.app import App, cataloged, json_option
+from lettaspace.cli.app import App, author_option, cataloged, json_option
 from lettaspace.cli.text import clip
 from lettaspace.page.inert import inert
 
 
 @cataloged("agents")
+@author_option
 @json_option
 @click.pass_obj
 def command(app: App) -> None:

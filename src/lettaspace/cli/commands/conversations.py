@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lettaspace.cli import jsonform
-from lettaspace.cli.app import App, cataloged, json_option
+from lettaspace.cli.app import App, author_option, cataloged, json_option
 from lettaspace.cli.render import local_time
 from lettaspace.cli.text import clip
 from lettaspace.page.inert import inert
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 @cataloged("conversations")
 @click.option("--agent", metavar="ID", help="Only those of the agent with this id or URI.")
+@author_option
 @json_option
 @click.pass_obj
 def command(app: App, agent: str | None) -> None:

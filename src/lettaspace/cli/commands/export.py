@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lettaspace.cli.app import App, cataloged, json_option
+from lettaspace.cli.app import App, author_option, cataloged, json_option
 from lettaspace.cli.progress import steps
 from lettaspace.cli.text import counted, field
 
@@ -44,6 +44,7 @@ FORMATS = ("md", "html", "json", "jsonl")
     metavar="FILE.car",
     help="Archive the whole space there instead, with everything in it.",
 )
+@author_option
 @json_option
 @click.pass_obj
 def command(
@@ -64,7 +65,7 @@ def command(
     if (conversation is None) == (archive is None):
         raise click.UsageError("a CONVERSATION or --space FILE.car, one of the two")
     if archive is not None:
-        if form or window or no_redact or output:
+        if form or window or no_redact or output or app.author:
             raise click.UsageError("--space goes with none of a conversation's options")
         _archive(app, archive.expanduser())
     elif conversation is not None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lettaspace.cli.app import App, cataloged, exists, json_option, letta_option
+from lettaspace.cli.app import App, author_option, cataloged, exists, json_option, letta_option
 from lettaspace.cli.commands.sync import letta_directory
 from lettaspace.cli.render import local_time
 from lettaspace.cli.text import counted, field, inert_lines
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @cataloged("prompt")
 @click.argument("conversation")
 @letta_option
+@author_option
 @json_option
 @click.pass_obj
 def command(app: App, conversation: str, letta: Path | None) -> None:

@@ -2,8 +2,9 @@
 
 import click
 
+from lettaspace.atproto.uri import parse_record_uri
 from lettaspace.cli import jsonform
-from lettaspace.cli.app import App, cataloged, json_option
+from lettaspace.cli.app import App, author_option, cataloged, json_option
 from lettaspace.cli.text import clip, field
 from lettaspace.page.inert import inert
 
@@ -19,6 +20,7 @@ from lettaspace.page.inert import inert
     metavar="N",
     help="Show at most so many; all are counted.",
 )
+@author_option
 @json_option
 @click.pass_obj
 def command(app: App, text: str, thinking: bool, limit: int) -> None:
@@ -26,13 +28,16 @@ def command(app: App, text: str, thinking: bool, limit: int) -> None:
     summaries, and what was compacted.
 
     TEXT is looked for as it stands, letter case aside; no character in it means anything else.
+    Messages of other members of the space are found as well, and say whose they are.
     """
     if not text:
         raise click.UsageError("TEXT is empty")
     with app.open() as space:
-        found = space.search(text, thinking=thinking, limit=limit)
+        found = space.search(text, thinking=thinking, limit=limit, own=app.author is not None)
         if not app.json:
-            titles = {each.uri: each.title for each in space.conversations()}
+            here = [space, *map(space.member, space.members())]
+            titles = {each.uri: each.title for part in here for each in part.conversations()}
+        own = space.address.author
     if app.json:
         app.out.json_object(
             {
@@ -50,6 +55,8 @@ def command(app: App, text: str, thinking: bool, limit: int) -> None:
         status = "" if hit.message.active else "  [compacted]"
         if hit.copy_of is not None:
             status += "  [copy]"
+        if (author := parse_record_uri(hit.message.uri).author) != own:
+            status += f"  by {author}"
         heading = f"{field(rkey)}  #{hit.message.seq} {field(hit.message.role)}{status}"
         app.out.line(f"{app.out.style(heading, 'bold')}  {field(title)}")
         app.out.line(f"    {field(hit.snippet)}")

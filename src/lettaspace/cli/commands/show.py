@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lettaspace.cli import jsonform
-from lettaspace.cli.app import App, cataloged, json_option
+from lettaspace.cli.app import App, author_option, cataloged, json_option
 from lettaspace.cli.commands.conversations import marks
 from lettaspace.cli.render import local_time, message_lines
 from lettaspace.cli.text import field
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     help="Every message kept, compacted ones before their summary. The default.",
 )
 @click.option("--window", is_flag=True, help="What the model sees.")
+@author_option
 @json_option
 @click.pass_obj
 def command(app: App, conversation: str, transcript: bool, window: bool) -> None:

@@ -42,7 +42,7 @@ def _held(space: "Space") -> dict[str, Any]:
     rev = space.repo.rev()
     return {
         "exists": True,
-        "did": space.identity.did,
+        "did": space.address.author,
         "space": str(space.ref),
         "rev": rev,
         "lastWrite": _moment(rev),

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lettaspace.cli.app import App, cataloged, json_option
+from lettaspace.cli.app import App, author_option, cataloged, json_option
 
 if TYPE_CHECKING:
     from lettaspace.conversation.space import Space
@@ -17,6 +17,7 @@ DAY, MODEL = "day", "model"
 @click.option("--conversation", metavar="NAME", help="Only that of one conversation.")
 @click.option("--agent", metavar="ID", help="Only that of the agent with this id or URI.")
 @click.option("--by", type=click.Choice([DAY, MODEL]), help="Sums by one of these, not by both.")
+@author_option
 @json_option
 @click.pass_obj
 def command(app: App, conversation: str | None, agent: str | None, by: str | None) -> None:

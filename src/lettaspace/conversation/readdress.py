@@ -6,8 +6,9 @@ its record has once it is rewritten, if the record is the version that the refer
 refers to an older version keeps that one's CID, as no record has it any more.
 """
 
+from collections.abc import Callable, Iterable
 from graphlib import TopologicalSorter
-from typing import Final
+from typing import Final, Protocol
 
 from lettaspace.atproto import cbor
 from lettaspace.atproto.cid import CID
@@ -19,8 +20,6 @@ from lettaspace.conversation.records import (
     MESSAGE,
     Address,
 )
-from lettaspace.export.archive import Archive
-from lettaspace.space.car import RepoBlock
 from lettaspace.space.writes import Value
 
 URIS: Final = {
@@ -37,19 +36,48 @@ FORK_REFS: Final = ("conversation", "message")
 """Where a conversation has strong references."""
 
 
-class Readdress:
-    """Rewrites the records of an archive for another address."""
+class Stored(Protocol):
+    """A record where it was."""
 
-    def __init__(self, archive: Archive, address: Address) -> None:
-        self._old = f"{archive.address.space}/{archive.address.author}/"
-        self._new = f"{address.space}/{address.author}/"
+    @property
+    def collection(self) -> str: ...
+
+    @property
+    def rkey(self) -> str: ...
+
+    @property
+    def cid(self) -> CID: ...
+
+    @property
+    def value(self) -> Value: ...
+
+
+class Source(Protocol):
+    """The records that are to move: an archive, or a repo in a store."""
+
+    @property
+    def address(self) -> Address:
+        """Where they stood."""
+        ...
+
+    def records(self, wanted: Callable[[str, str], bool]) -> Iterable[Stored]:
+        """Those whose collection and key are wanted. They satisfy their lexicons."""
+        ...
+
+
+class Readdress:
+    """Rewrites the records of a source for another address."""
+
+    def __init__(self, source: Source, address: Address) -> None:
+        self._old = source.address.prefix
+        self._new = address.prefix
         self._cids: dict[tuple[str, str], str] = {}
         if self.needed:
-            self._find_cids(archive)
+            self._find_cids(source)
 
     @property
     def needed(self) -> bool:
-        """Whether the archive's address is another."""
+        """Whether the source's address is another."""
         return self._old != self._new
 
     def __call__(self, collection: str, value: Value) -> Value:
@@ -73,16 +101,16 @@ class Readdress:
         uri, cid = ref["uri"], ref["cid"]
         return {**ref, "uri": self._uri(uri), "cid": self._cids.get((uri, cid), cid)}
 
-    def _find_cids(self, archive: Archive) -> None:
+    def _find_cids(self, source: Source) -> None:
         """Works out the new CIDs of what forks refer to: first of what refers to nothing."""
-        forks: dict[str, RepoBlock] = {}
-        for each in archive.records(lambda collection, _rkey: collection == CONVERSATION):
+        forks: dict[str, Stored] = {}
+        for each in source.records(lambda collection, _rkey: collection == CONVERSATION):
             if FORK in each.value:
                 forks[self._name(each.collection, each.rkey)] = each
         if not forks:
             return
         uris = {ref["uri"] for fork in forks.values() for ref in _refs(fork)}
-        others = archive.records(
+        others = source.records(
             lambda collection, rkey: (
                 (name := self._name(collection, rkey)) in uris and name not in forks
             )
@@ -101,7 +129,7 @@ class Readdress:
         for name in TopologicalSorter(before).static_order():
             self._note(forks[name])
 
-    def _note(self, record: RepoBlock) -> None:
+    def _note(self, record: Stored) -> None:
         value = self(record.collection, record.value)
         cid = CID.for_cbor(cbor.encode(value))
         self._cids[self._name(record.collection, record.rkey), str(record.cid)] = str(cid)
@@ -112,12 +140,12 @@ class Readdress:
 
 def unversioned(conversation: Value) -> Value:
     """A conversation's value without the CIDs in its references. Once what it left was rewritten,
-    a later archive cannot tell their new ones any more, and is no other conversation for that."""
+    a later copy cannot tell their new ones any more, and is no other conversation for that."""
     if FORK not in conversation:
         return conversation
     names = {field: conversation[FORK][field]["uri"] for field in FORK_REFS}
     return {**conversation, FORK: names}
 
 
-def _refs(conversation: RepoBlock) -> list[Value]:
+def _refs(conversation: Stored) -> list[Value]:
     return [conversation.value[FORK][field] for field in FORK_REFS]

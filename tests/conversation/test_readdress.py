@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lettaspace import Space
+from lettaspace.conversation.readdress import FORK, FORK_REFS, URIS, Readdress
 from lettaspace.conversation.records import (
     CONVERSATION,
     CONVERSATION_STATE,
@@ -19,7 +20,6 @@ from lettaspace.conversation.records import (
     default_space,
 )
 from lettaspace.export.archive import Archive, open_archive, write_archive
-from lettaspace.export.readdress import FORK, FORK_REFS, URIS, Readdress
 from lettaspace.letta.writer import record_cid
 from lettaspace.space.car import RepoBlock
 from lettaspace.space.writes import Update, Value
