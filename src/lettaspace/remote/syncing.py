@@ -68,7 +68,7 @@ class SyncReport:
             "blobs": self.blobs,
             "held": self.held,
             "refused": self.refused,
-            "forks": [fork.to_json() for fork in self.forks],
+            "forks": [fork._asdict() for fork in self.forks],
         }
 
 
@@ -162,7 +162,7 @@ class Syncer:
             self._sleep(seconds)
 
     def _puller(self) -> Puller:
-        terms = Terms(self._space.address, self._own, validate, self._space.now)
+        terms = Terms(self._space.address, self._own, validate)
         return Puller(self._repo, self._host, self._keys, terms, progress=self._progress)
 
     def _retry_held(self, report: SyncReport) -> None:

@@ -6,7 +6,7 @@ them. Nothing that is here is ever deleted for it, but in a repo of somebody els
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -39,13 +39,11 @@ class Change(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Terms:
     """How records are taken. `own`: the repo's author writes here as well; otherwise it is
-    somebody else's, and only what the host has counts. `now` gives the time for records that
-    are rewritten."""
+    somebody else's, and only what the host has counts."""
 
     address: Address
     own: bool
     validate: Validate
-    now: Callable[[], str]
 
 
 @dataclass(slots=True)
@@ -83,9 +81,10 @@ class _Taking:
         self._terms = terms
         self._missing = missing
         self._writes: list[Write] = []
-        # Messages that were new here, and conversations that messages left.
+        # By conversation: the messages that were new here, and those that left it, with the
+        # conversation that they went to.
         self._arrived: defaultdict[str, set[str]] = defaultdict(set)
-        self._left: set[str] = set()
+        self._left: defaultdict[str, dict[str, str]] = defaultdict(dict)
 
     def run(self, changes: Sequence[Change]) -> None:
         here = self._here(changes)
@@ -177,7 +176,7 @@ class _Taking:
         self._writes.append(Update(*key, new, data=data))
         self.taken.updated += 1
         if key.collection == MESSAGE and old["conversation"] != new["conversation"]:
-            self._left.add(old["conversation"])
+            self._left[old["conversation"]][key.rkey] = new["conversation"]
 
     def _value(self, key: Key) -> Value:
         record = self._tx.view.get(*key)
@@ -190,14 +189,16 @@ class _Taking:
         unknown = self._mirror.unknown(MESSAGE)
         if not unknown:
             return
-        at = self._terms.now()
         for conversation in sorted({*self._arrived, *self._left}):
             theirs = self._arrived[conversation]
             ours = (self._messages(conversation) & unknown) - theirs
-            if ours:
-                done = diverge(self._tx, self._terms.address, conversation, ours, theirs, at=at)
-                if done is not None:
-                    self.taken.forks.append(done)
+            if not ours:
+                continue
+            moved = self._left[conversation]
+            address = self._terms.address
+            done = diverge(self._tx, address, conversation, ours, theirs, moved=moved)
+            if done is not None:
+                self.taken.forks.append(done)
 
     def _messages(self, conversation: str) -> set[str]:
         """The TIDs of a conversation's messages."""
