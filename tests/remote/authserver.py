@@ -27,8 +27,12 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lettaspace.atproto import dpop, jwt, scopes
+from lettaspace.atproto.jwk import thumbprint
+from lettaspace.atproto.keys import SigningKey
 from lettaspace.atproto.uri import SpaceRef
 from lettaspace.errors import Refused
+from lettaspace.remote.oauth import Binding, wanted_scope
+from lettaspace.remote.sessions import Tokens
 from lettaspace.server.app import application
 from lettaspace.server.config import Config
 from lettaspace.server.host import Host
@@ -115,10 +119,15 @@ class AuthServer:
     def count(self, name: str, status: int = 200) -> int:
         return self.calls.count((name, status))
 
-    def end_sessions(self) -> None:
-        """Ends all sessions, as a host does when somebody signs out elsewhere."""
-        for session in self._sessions:
-            session.ended = True
+    def grant(self, key: SigningKey) -> Tokens:
+        """A session as a sign-in gives it, without one."""
+        granted = Granted(
+            "http://localhost", wanted_scope(), thumbprint(key.verifying_key), self.did
+        )
+        self._sessions.append(granted)
+        self._issue(granted)
+        binding = Binding(self.origin, granted.client_id, key, granted.scope)
+        return Tokens(granted.access, granted.refresh, binding)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -261,8 +270,7 @@ class AuthServer:
         return pushed.session
 
     def _tokens(self, session: Granted) -> Response:
-        session.access, session.refresh = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
-        session.expires = self.clock() + ACCESS_SECONDS
+        self._issue(session)
         return JSONResponse(
             {
                 "access_token": session.access,
@@ -273,6 +281,10 @@ class AuthServer:
                 "sub": self.sub or session.did,
             }
         )
+
+    def _issue(self, session: Granted) -> None:
+        session.access, session.refresh = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
+        session.expires = self.clock() + ACCESS_SECONDS
 
     def _proof(self, request: Request, credential: str | None = None) -> str:
         """The thumbprint of the key of a request's proof."""

@@ -154,7 +154,11 @@ class Session:
         return tokens
 
     def _newer(self, kept: Tokens) -> Tokens:
-        """What the host gives for these. Raises SignedOut once it is known that they ended."""
+        """What the host gives for these. Raises SignedOut once it is known that they ended.
+
+        Raises Unreachable with `sent` False, whatever became of the refresh: the request that
+        needs it was refused, and did nothing.
+        """
         try:
             try:
                 return self._ask(kept)
@@ -162,6 +166,8 @@ class Session:
                 if not error.sent:
                     raise
                 return self._ask(kept)
+        except Unreachable as error:
+            raise Unreachable(str(error), sent=False) from None
         except SignedOut:
             self._tokens = None
             self._keeping.save(replace(kept, ended=True).json())
