@@ -37,6 +37,10 @@ def answer(text: str, tokens: int) -> dict[str, Any]:
     return says(text, **more, usage=usage)
 
 
+def _summing(who: str) -> Callable[[object], str]:
+    return lambda _covered: f"{who} SUM"
+
+
 @pytest.fixture
 def both(home: Path) -> Any:
     """A store with a conversation of ours and one of Bob's, whose keys are the same."""
@@ -48,7 +52,7 @@ def both(home: Path) -> Any:
             for number in range(3):
                 talk.append(user(f"{who} jar {number}"))
             talk.append(answer(f"{who} answer", 10 if each is space else 100))
-            talk.compact(lambda _, who=who: f"{who} SUM", lambda _: 2)
+            talk.compact(_summing(who), lambda _: 2)
         yield space
 
 

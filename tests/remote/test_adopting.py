@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -116,11 +118,8 @@ def rows(space: Space) -> dict[str, int]:
 
 def everything(space: Space) -> list[str]:
     """The store's content, as statements."""
-    connection = space.database.engine.raw_connection()
-    try:
-        return list(connection.driver_connection.iterdump())
-    finally:
-        connection.close()
+    with closing(sqlite3.connect(space.home / STORE_FILE)) as connection:
+        return list(connection.iterdump())
 
 
 def moved(home: Path, **options: Any) -> Any:
@@ -403,6 +402,14 @@ def test_a_space_without_records_is_attached(home: Path) -> None:
     with Space.open(home) as space:
         assert space.address.author == MIRA
         space.create_agent("Otter")
+
+
+def test_in_a_shared_space_nothing_is_left_to_adopt(home: Path) -> None:
+    with Space.open(home) as space:
+        replicas.attach(space.database, MIRA, HOST, space=str(default_space(BOB)))
+    with Space.open(home) as space:
+        done = adopt(space, MIRA, HOST)
+        assert (done.already, done.new) == (True, str(default_space(BOB)))
 
 
 def test_without_the_key_an_accounts_space_opens(home: Path, full: Space) -> None:

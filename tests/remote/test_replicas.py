@@ -80,7 +80,7 @@ def test_a_home_has_one_account(home: Path) -> None:
             "https://moved.example",
             KEY,
         )
-        assert own(space) == again
+        assert own(space) == again == attach(space.database, MIRA, "https://moved.example")
 
 
 def test_what_the_homes_key_wrote_is_to_be_adopted(home: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 import pytest
 
 from lettaspace.conversation.payload import (
@@ -12,6 +14,7 @@ from lettaspace.conversation.payload import (
     ToolResult,
 )
 from lettaspace.conversation.payload import UserMessage as User
+from lettaspace.conversation.records import Address
 from lettaspace.conversation.space import Space
 from lettaspace.viewer.searching import pieces
 from tests.viewer.conftest import Page, Running, Serve
@@ -104,3 +107,18 @@ def test_pieces_mark_what_was_looked_for_and_lose_nothing() -> None:
     ]
     assert "".join(text for text, _ in pieces("ſtraße", "STRASSE")) == "ſtraße"
     assert list(pieces("abc", "")) == [("abc", False)]
+
+
+def test_hits_of_other_members_say_so(space: Space, serve: Serve) -> None:
+    bob = "did:web:bob.example"
+    space.create_conversation(space.create_agent("Otter")).append(User.text("a jar of mine"))
+    theirs = Space(space.home, space.identity, space.database, Address(space.ref, bob))
+    said = theirs.create_conversation(theirs.create_agent("Heron")).append(
+        User.text("a jar of his")
+    )
+    here = serve(space)
+    page = here.page("/search", q="a jar of")
+    assert hits(page) == 2
+    assert page.html.count(f"by {bob}") == 1
+    assert "a jar of his" in here.page("/record", uri=said.uri).text
+    assert f'href="/record?{urlencode({"uri": said.uri})}"' in page.html

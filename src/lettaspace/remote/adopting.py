@@ -95,8 +95,7 @@ def adopt(
     that is open on the home, has to be opened anew: it raises NotFound.
 
     Raises Conflict where the home is another account's, or the account's repo is here and what
-    it has differs; Damaged for a space that is not as it should be. Nothing has
-    changed then.
+    it has differs; Damaged for a space that is not as it should be. Nothing has changed then.
     """
     if not is_did(did):
         raise InvalidInput(f"not a DID: {did}")
@@ -111,7 +110,8 @@ class _Adopting:
         self.space = space
         self.host = host
         self.old = Address(default_space(own), own)
-        self.new = Address(default_space(did), did)
+        is_open = space.address.author == did
+        self.new = space.address if is_open else Address(default_space(did), did)
         self.progress = progress
         self.result = Adoption(str(self.old.space), str(self.new.space), dry_run)
 
@@ -126,14 +126,7 @@ class _Adopting:
                 return self.result
         if backup and not is_empty:
             self.result.backup = _backup(self.space)
-        repo = EmbeddedRepo(
-            self.space.database,
-            str(self.new.space),
-            self.new.author,
-            validate=_no_validation,
-            projections=self.space.repo.projections,
-        )
-        repo.run(self.write)
+        self.repo(self.new, create=True).run(self.write)
         return self.result
 
     def is_done(self, connection: Connection) -> bool:
@@ -162,7 +155,8 @@ class _Adopting:
         source = _Stored(connection, old, self.old)
         readdress = Readdress(source, self.new)
         merging = _Merging(View(connection, new), self.new) if new is not None else None
-        removing = None if tx is None else self.removing(connection)
+        # Takes records out of the old repo, and out of all that is derived of them.
+        removing = tx and Transaction(self.repo(self.old, create=False), connection)
         total, done = self.total(connection), 0
         counts: Counter[str] = Counter()
         for chunk in source.chunks():
@@ -171,7 +165,7 @@ class _Adopting:
                 for each in chunk
             ]
             fresh = moved if merging is None else merging.fresh(moved)
-            if tx is not None and removing is not None:
+            if tx and removing:
                 # Gone first: where both name somebody else's conversation, it had each twice.
                 removing.apply([Delete(each.collection, each.rkey) for each in chunk])
                 tx.apply([Create(each.collection, each.rkey, each.value) for each in fresh])
@@ -182,18 +176,6 @@ class _Adopting:
         if merging is not None:
             merging.check()
         self.result.records = dict(sorted(counts.items()))
-
-    def removing(self, connection: Connection) -> Transaction:
-        """Takes records out of the old repo, and out of what is derived of them."""
-        repo = EmbeddedRepo(
-            self.space.database,
-            str(self.old.space),
-            self.old.author,
-            validate=_no_validation,
-            projections=self.space.repo.projections,
-            create=False,
-        )
-        return Transaction(repo, connection)
 
     def carry_over(self, connection: Connection, old: int, new: int) -> None:
         """What is no record: which files were brought in, and the keys of appends."""
@@ -220,6 +202,16 @@ class _Adopting:
     def total(self, connection: Connection) -> int:
         query = select(func.count()).where(_records.repo == self.repo_of(connection, self.old))
         return int(connection.execute(query).scalar_one())
+
+    def repo(self, address: Address, *, create: bool) -> EmbeddedRepo:
+        return EmbeddedRepo(
+            self.space.database,
+            str(address.space),
+            address.author,
+            validate=_no_validation,
+            projections=self.space.repo.projections,
+            create=create,
+        )
 
     def repo_of(self, connection: Connection, address: Address) -> int | None:
         return replicas.repo_of(connection, str(address.space), address.author)

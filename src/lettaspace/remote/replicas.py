@@ -123,7 +123,9 @@ def put(
         .values(space=space, author=did, set_hash=schema.EMPTY_SET_HASH)
         .on_conflict_do_nothing()
     )
-    given = {"own": own, "host": host, "signing_key": signing_key}
+    given = {"own": own, "host": host}
+    if signing_key is not None:
+        given["signing_key"] = signing_key
     connection.execute(
         insert(schema.replicas)
         .values(repo=repo_of(connection, space, did), set_hash=schema.EMPTY_SET_HASH, **given)
