@@ -7,7 +7,7 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from email.utils import formatdate
 from typing import Any
@@ -27,7 +27,7 @@ from lettaspace.errors import (
     Unreachable,
 )
 from lettaspace.remote import xrpc
-from lettaspace.remote.xrpc import AGENT, TRIES, Auth, Client
+from lettaspace.remote.xrpc import AGENT, TRIES, Auth, Client, Field
 from tests.remote.auths import Bearer, Proving
 from tests.server.hosts import NOW, Clock
 from tests.server.peers import peer, reply
@@ -526,6 +526,27 @@ def test_what_a_new_token_would_not_change() -> None:
     assert len(host.requests) == 1
     host = Host(refusal(401, "AuthMissing"))
     assert host.fails(host.list).status == 401
+
+
+class Failing(Bearer):
+    """Cannot reach whom it would have to ask for a token."""
+
+    def fields(self, method: str, url: str, nonce: str | None) -> list[Field]:
+        if self.token == "none":
+            raise Unreachable("the other host", sent=True)
+        return super().fields(method, url, nonce)
+
+    def renew(self, used: Sequence[Field], error: str) -> bool:  # noqa: ARG002
+        raise Unreachable("the other host", sent=True)
+
+
+def test_a_token_that_is_not_to_be_had_now() -> None:
+    """What failed is not the request itself, of which the host did nothing."""
+    for token, count in (("none", 0), ("old", 1)):
+        host = Host(refusal(401, "ExpiredToken"), auth=Failing(token))
+        assert not host.fails(host.write, Unreachable).sent
+        assert not host.fails(host.list, Unreachable).sent
+        assert (len(host.requests), host.slept) == (2 * count, [])
 
 
 def test_who_asks_may_be_another_for_once() -> None:

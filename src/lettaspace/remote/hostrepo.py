@@ -157,7 +157,7 @@ class HostRepo:
         """Writes in batches that `apply` takes, in order, as few as there can be by filling
         each. A write that is too large by itself is a batch, which `apply` refuses."""
         batch: list[Write] = []
-        fixed = len(self._body(()))
+        fixed = len(self._body(())) - 1  # each write comes with a comma, but the first
         size = fixed
         for write in writes:
             more = len(encode(write).encode()) + 1

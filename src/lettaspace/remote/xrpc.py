@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias, TypeVar
 from lettaspace import __version__
 from lettaspace.atproto import data, methods
 from lettaspace.atproto.methods import Method
-from lettaspace.errors import Damaged, HostRefused, InvalidInput, InvalidRecord
+from lettaspace.errors import Damaged, HostRefused, InvalidInput, InvalidRecord, Unreachable
 from lettaspace.remote import answers
 from lettaspace.remote.answers import Failed, TooLarge
 
@@ -275,28 +275,25 @@ class Client:
         while True:
             auth, used = request.auth, []
             if auth is not None:
-                used = auth.fields(request.verb, request.url, self._nonce)
+                with _not_sent():
+                    used = auth.fields(request.verb, request.url, self._nonce)
             response = self._send(request, used)
             self._note(response)
             if response.is_success:
                 return response
             refusal = answers.Refusal.read(response, self.origin)
+            nsid = request.method.nsid
             if auth is not None and refusal.wants_nonce:
                 if renonced:
-                    raise refusal.error(
-                        request.method.nsid, text="asks for a new nonce each time it is given one"
-                    )
+                    raise refusal.error(nsid, text="asks for a new nonce each time it is given one")
                 renonced = True
-            elif auth is not None and not renewed and refusal.is_about_token:
-                if not auth.renew(used, refusal.name):
-                    raise refusal.error(
-                        request.method.nsid, hidden=(used, request.secrets), skew=self.skew
-                    )
-                renewed = True
-            else:
-                raise refusal.error(
-                    request.method.nsid, hidden=(used, request.secrets), skew=self.skew
-                )
+                continue
+            if auth is not None and refusal.is_about_token and not renewed:
+                with _not_sent():
+                    renewed = auth.renew(used, refusal.name)
+                if renewed:
+                    continue
+            raise refusal.error(nsid, hidden=(used, request.secrets), skew=self.skew)
 
     def _send(self, request: _Request, used: Sequence[Field]) -> "httpx.Response":
         import httpx
@@ -322,3 +319,12 @@ class Client:
         date = answers.date(response)
         if date is not None:
             self.skew = date - self._clock()
+
+
+@contextmanager
+def _not_sent() -> Iterator[None]:
+    """Where somebody else could not be reached, who was needed first, this host did nothing."""
+    try:
+        yield
+    except Unreachable as error:
+        raise Unreachable(str(error), sent=False) from None
