@@ -154,7 +154,8 @@ class Client:
     def procedure(self, nsid: str, body: Any = None, *, auth: Auth | None = None) -> Any:
         """What a procedure answers, in the data model; None if it answers with no body.
 
-        `body` is a value of the data model, or its JSON as bytes.
+        `body` is a value of the data model, or its JSON as bytes. Raises InvalidRecord for a
+        value that has none.
         """
         request = self._request(nsid, "procedure", None, auth)
         if body is not None:
