@@ -7,6 +7,7 @@ refresh tokens are good once, and a second use ends the session.
 
 from __future__ import annotations
 
+import json
 import secrets
 import threading
 import time
@@ -26,9 +27,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lettaspace.atproto import dpop, jwt, scopes
+from lettaspace.atproto import dpop, jwt
 from lettaspace.atproto.jwk import thumbprint
 from lettaspace.atproto.keys import SigningKey
+from lettaspace.atproto.scopes import Grant
 from lettaspace.atproto.uri import SpaceRef
 from lettaspace.errors import Refused
 from lettaspace.remote.oauth import Binding, wanted_scope
@@ -119,14 +121,13 @@ class AuthServer:
     def count(self, name: str, status: int = 200) -> int:
         return self.calls.count((name, status))
 
-    def grant(self, key: SigningKey) -> Tokens:
+    def grant(self, key: SigningKey, scope: str | None = None) -> Tokens:
         """A session as a sign-in gives it, without one."""
-        granted = Granted(
-            "http://localhost", wanted_scope(), thumbprint(key.verifying_key), self.did
-        )
+        scope = scope or wanted_scope()
+        granted = Granted("http://localhost", scope, thumbprint(key.verifying_key), self.did)
         self._sessions.append(granted)
         self._issue(granted)
-        binding = Binding(self.origin, granted.client_id, key, granted.scope)
+        binding = Binding(self.origin, granted.client_id, key, scope)
         return Tokens(granted.access, granted.refresh, binding)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -335,8 +336,10 @@ class AuthServer:
         if scheme != "DPoP":
             await self.app(scope, receive, noted)
             return
+        body = await request.body()
         try:
-            session = self._session(request, nsid, token)
+            session = self._session(request, token)
+            self._allow(session, nsid, request, body)
         except Problem as problem:
             challenge = {"www-authenticate": f'DPoP error="{problem.error}"'}
             answer = JSONResponse({"error": problem.error}, problem.status, challenge)
@@ -346,31 +349,54 @@ class AuthServer:
         bearer = f"Bearer {self.host.sessions.open(account).access}".encode()
         headers = [each for each in scope["headers"] if each[0] not in (b"authorization", b"dpop")]
         inner = {**scope, "headers": [*headers, (b"authorization", bearer)]}
-        await self.app(inner, receive, noted)
 
-    def _session(self, request: Request, nsid: str, token: str) -> Granted:
+        async def again() -> Message:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        await self.app(inner, again, noted)
+
+    def _session(self, request: Request, token: str) -> Granted:
+        """The session of a token that whoever holds its key presents."""
         jkt = self._proof(request, token)
         found = [each for each in self._sessions if each.access == token]
         if not found or found[0].ended or found[0].expires <= self.clock():
             raise Problem("invalid_token", 401)
-        session = found[0]
-        if session.jkt != jkt:
+        if found[0].jkt != jkt:
             raise Problem("invalid_dpop_proof", 401)
-        grant = scopes.Grant.parse(session.scope)
-        own = tuple(scope.resolve(session.did) for scope in grant.scopes)
-        grant = scopes.Grant(own)
+        return found[0]
+
+    def _allow(self, session: Granted, nsid: str, request: Request, body: bytes) -> None:
+        """Refuses what the scope does not cover."""
+        scopes = Grant.parse(session.scope).scopes
+        grant = Grant(tuple(scope.resolve(session.did) for scope in scopes))
+        query = request.query_params
         try:
-            if nsid == "com.atproto.space.listSpaces":
-                space_type = request.query_params.get("spaceType", "none.such.type")
-                grant.require(SpaceRef(session.did, space_type, "self"), "read_self")
-            elif nsid == "com.atproto.space.getDelegationToken":
-                where = request.query_params["space"].split("/")
-                grant.require(SpaceRef(where[2], where[4], where[5]), "read")
-            elif nsid == "com.atproto.repo.uploadBlob" and "blob:*/*" not in session.scope:
-                raise Problem("ScopeMissingError", 403)
-        except Refused:
+            match nsid:
+                case "com.atproto.space.listSpaces":
+                    grant.require(SpaceRef(session.did, query["spaceType"], "any"), "read_self")
+                case "com.atproto.space.getDelegationToken":
+                    grant.require(_space(query["space"]), "read")
+                case "com.atproto.space.applyWrites":
+                    for write in json.loads(body)["writes"]:
+                        action = write["$type"].partition("#")[2]
+                        space = _space(json.loads(body)["space"])
+                        grant.require(space, action, write["collection"])
+                case "com.atproto.simplespace.createSpace":
+                    named = json.loads(body)
+                    space = SpaceRef(session.did, named["spaceType"], named.get("skey", "any"))
+                    grant.require_management(space, "create")
+                case "com.atproto.repo.uploadBlob":
+                    _require("blob:*/*" in session.scope.split(" "), "ScopeMissingError")
+                case _ if query.get("space"):
+                    grant.require(_space(query["space"]), "read_self")
+                case _:
+                    raise Problem("ScopeMissingError", 403)
+        except (Refused, LookupError):
             raise Problem("ScopeMissingError", 403) from None
-        return session
+
+
+def _space(text: str) -> SpaceRef:
+    return SpaceRef(*(text.split("/")[at] for at in (2, 4, 5)))
 
 
 def _require(holds: object, error: str = "invalid_request") -> None:

@@ -16,8 +16,8 @@ from lettaspace.conversation import records
 from lettaspace.errors import Damaged, HostRefused, SignedOut, StoreUnavailable, Unreachable
 from lettaspace.network.fetching import Fetcher
 from lettaspace.remote.account import Account
+from lettaspace.remote.capabilities import Capabilities
 from lettaspace.remote.keeping import InMemory, Keeping
-from lettaspace.remote.probe import Capabilities
 from lettaspace.remote.sessions import Session, Tokens
 from lettaspace.server.sessions import ACCESS_SECONDS
 from tests.remote.authserver import AuthServer, oauth_serving

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from lettaspace.atproto.syntax import is_did, is_handle
 from lettaspace.errors import Damaged
+from lettaspace.remote.capabilities import Capabilities
 from lettaspace.remote.keeping import Keeping, read_private, remove_private, write_private
 
 if TYPE_CHECKING:
     from lettaspace.network.fetching import Fetcher
     from lettaspace.network.identity import Resolver
-    from lettaspace.remote.probe import Capabilities
     from lettaspace.remote.sessions import Session
     from lettaspace.remote.xrpc import Client
 
@@ -43,7 +43,7 @@ class Account:
     """By OAuth, or with a password, its own or an app password."""
     loopback: bool
     """Whether the host is this machine, so that others' addresses may be, too."""
-    capabilities: "Capabilities"
+    capabilities: Capabilities
 
     @classmethod
     def load(cls, home: Path) -> "Account | None":
@@ -51,8 +51,6 @@ class Account:
         path = home / ACCOUNT_FILE
         if not path.exists():
             return None
-        from lettaspace.remote.probe import Capabilities
-
         form = read_private(path)
         did, handle, host = (form.get(name) for name in ("did", "handle", "host"))
         how: Any = form.get("auth")
