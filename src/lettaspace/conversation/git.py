@@ -1,4 +1,4 @@
-"""Runs git to read a repository that is somebody else's, and tells its refusals apart.
+"""Runs git in a repository that is somebody else's, and tells its refusals apart.
 
 A repository's configuration is not to be trusted: a command that only reads can run programs
 that `.git/config` names. So git gets an environment of our own, in which hooks, the file system
@@ -24,6 +24,8 @@ _SETTINGS = {
     "core.fsmonitor": "false",
     "core.hooksPath": os.devnull,
     "core.pager": "cat",
+    "core.protectHFS": "true",
+    "core.protectNTFS": "true",
     "diff.external": "",
     "submodule.recurse": "false",
 }
@@ -78,15 +80,35 @@ class Git:
         self.path = path
         self.timeout = timeout
 
-    def run(self, *arguments: str, settings: Mapping[str, str] | None = None) -> Answer:
-        """One command to its end, with configuration of our own above the repository's."""
+    def run(
+        self,
+        *arguments: str,
+        given: bytes = b"",
+        settings: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """One command to its end. `given` is its input; `settings` is configuration above the
+        repository's, `variables` is environment."""
+        code, out, err = self.output(
+            *arguments, given=given, settings=settings, variables=variables
+        )
+        return Answer(code, out.decode("utf-8", "surrogateescape"), err)
+
+    def output(
+        self,
+        *arguments: str,
+        given: bytes = b"",
+        settings: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> tuple[int, bytes, str]:
+        """Like `run`, for what is no text: how it ended, all it wrote, and what it said."""
         command = self._command("--no-pager", *arguments)
         try:
             done = subprocess.run(  # noqa: S603, the arguments are our own
                 command,
                 cwd=self.path,
-                env=self._environment(settings or {}),
-                stdin=subprocess.DEVNULL,
+                env=self._environment(settings or {}) | dict(variables or {}),
+                input=given,
                 capture_output=True,
                 timeout=self.timeout,
                 check=False,
@@ -95,14 +117,10 @@ class Git:
             raise self._late() from None
         except OSError as error:
             raise self._broken(error.strerror or "cannot be entered") from None
-        answer = Answer(
-            done.returncode,
-            done.stdout.decode("utf-8", "surrogateescape"),
-            done.stderr.decode("utf-8", "replace"),
-        )
-        if answer.code:
-            self._refuse(answer.err)
-        return answer
+        err = done.stderr.decode("utf-8", "replace")
+        if done.returncode:
+            self._refuse(err)
+        return done.returncode, done.stdout, err
 
     def read(self, *arguments: str, limit: int, given: str = "") -> Answer:
         """A command that looks at objects alone, of which at most `limit` bytes are read; `given`
@@ -172,14 +190,19 @@ class Git:
                 limit -= len(data)
 
     def filters_off(self) -> dict[str, str]:
-        """Settings that disarm every filter: comparing a file with the index would run it."""
-        found = self.run("config", "--null", "--name-only", "--get-regexp", r"^filter\..*\.")
-        drivers = {name.rpartition(".")[0] for name in found.out.split("\0") if name}
-        return {
-            f"{driver}.{key}": value
-            for driver in drivers
-            for key, value in (("clean", ""), ("process", ""), ("required", "false"))
-        }
+        """Settings that disarm every filter: comparing a file with the index would run it, as
+        would writing the file."""
+        off = {"clean": "", "smudge": "", "process": "", "required": "false"}
+        return {f"{each}.{key}": off[key] for each in self._drivers("filter") for key in off}
+
+    def merging_off(self) -> dict[str, str]:
+        """Settings with which no merge driver runs: what one would merge is a conflict."""
+        return {f"{each}.driver": "false" for each in self._drivers("merge")}
+
+    def _drivers(self, kind: str) -> set[str]:
+        """The `kind.<name>` that are configured."""
+        found = self.run("config", "--null", "--name-only", "--get-regexp", rf"^{kind}\..*\.")
+        return {name.rpartition(".")[0] for name in found.out.split("\0") if name}
 
     @contextmanager
     def _alarm(self, process: "subprocess.Popen[bytes]") -> Iterator[threading.Timer]:
