@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from lettaspace.atproto import tid
+from lettaspace.conversation import derive, times
 from lettaspace.errors import NotFound
-from lettaspace.letta import derive, directory, times
+from lettaspace.letta import directory
 from lettaspace.letta.directory import decode_name, encode_name, read_small
 from tests.letta.build import Store, at, b1, rows
 

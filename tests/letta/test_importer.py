@@ -698,7 +698,7 @@ def test_a_key_taken_by_another_conversation(
 ) -> None:
     """Derived keys of two conversations meet: neither message may overwrite the other."""
     from lettaspace.atproto import tid
-    from lettaspace.letta import derive
+    from lettaspace.conversation import derive
 
     monkeypatch.setattr(tid, "derive", lambda ms, digest: tid.encode(ms * 1000 + digest[0] % 2, 0))
     assert derive.message_tid("a", "user", "x", at(1), "")

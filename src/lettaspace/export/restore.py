@@ -18,8 +18,8 @@ from lettaspace.conversation.index import find_conversation_id
 from lettaspace.conversation.readdress import Readdress, unversioned
 from lettaspace.conversation.records import COMPILED_PROMPT, CONVERSATION, MESSAGE, is_active
 from lettaspace.conversation.space import Space
+from lettaspace.conversation.times import to_millis, valid
 from lettaspace.export.archive import Archive
-from lettaspace.letta.times import to_millis, valid
 from lettaspace.letta.writer import record_cid
 from lettaspace.space import schema
 from lettaspace.space.car import RepoBlock

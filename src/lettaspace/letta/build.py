@@ -5,6 +5,7 @@ from typing import Any
 from lettaspace.atproto.cid import CID
 from lettaspace.atproto.syntax import is_record_key
 from lettaspace.conversation import codec
+from lettaspace.conversation.derive import agent_rkey
 from lettaspace.conversation.jsontext import well_formed
 from lettaspace.conversation.records import (
     COMPACTED,
@@ -16,14 +17,13 @@ from lettaspace.conversation.records import (
     envelope,
 )
 from lettaspace.conversation.shapes import SHAPES, Known, ListOf
+from lettaspace.conversation.times import valid
 from lettaspace.conversation.unstored import without_authentication
 from lettaspace.letta.damage import OVERSIZE_PROMPT, Damage, Findings
-from lettaspace.letta.derive import agent_rkey
 from lettaspace.letta.identity import Identity
 from lettaspace.letta.plan import OWN_TIME, Plan, Status
 from lettaspace.letta.scan import Entry
 from lettaspace.letta.source import Source
-from lettaspace.letta.times import valid
 from lettaspace.space.writes import Value
 
 LEGACY_MESSAGE = "letta.legacyMessage"

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from lettaspace.conversation.jsonlines import UNREADABLE_ROW as UNREADABLE_ROW
+
 # Something could not be read: the import is incomplete.
 TORN_ROW: Final = "tornRow"
-UNREADABLE_ROW: Final = "unreadableRow"
 MISSING_MESSAGE: Final = "missingMessage"
 BAD_CONVERSATION: Final = "badConversation"
 BAD_PROMPT: Final = "badPrompt"

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from lettaspace.atproto.syntax import is_tid
 from lettaspace.conversation.jsontext import well_formed
-from lettaspace.letta.times import from_millis, valid
+from lettaspace.conversation.times import from_millis, valid
 
 NOBODY = "unknown"
 """The role of a message that does not say one."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Container, Iterable
 from functools import cached_property
 from pathlib import Path
 
+from lettaspace.conversation.derive import conversation_tid
 from lettaspace.conversation.records import AGENT, CONVERSATION
 from lettaspace.conversation.space import Space
 from lettaspace.errors import Damaged, InvalidInput, InvalidRecord
@@ -23,7 +24,6 @@ from lettaspace.letta.damage import (
     OTHER_ID,
     Findings,
 )
-from lettaspace.letta.derive import conversation_tid
 from lettaspace.letta.directory import (
     MESSAGES,
     PATIENCE,

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from lettaspace.conversation.derive import message_tid
 from lettaspace.letta import rows
 from lettaspace.letta.damage import (
     MISSING_PARENT,
@@ -17,7 +18,6 @@ from lettaspace.letta.damage import (
     SAME_ID,
     Findings,
 )
-from lettaspace.letta.derive import message_tid
 from lettaspace.letta.identity import Identity, given_tid
 from lettaspace.letta.plan import NOBODY, NOT_UPDATED, OWN_TIME, Plan, Status
 from lettaspace.letta.scan import TID_LENGTH, Compaction, Entry, Scan

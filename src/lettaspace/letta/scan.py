@@ -14,7 +14,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from lettaspace.conversation.derive import message_tid
 from lettaspace.conversation.jsontext import count_constants, well_formed
+from lettaspace.conversation.times import valid
 from lettaspace.letta import rows
 from lettaspace.letta.damage import (
     LEGACY_ROW,
@@ -27,10 +29,8 @@ from lettaspace.letta.damage import (
     UNREADABLE_ROW,
     Findings,
 )
-from lettaspace.letta.derive import message_tid
 from lettaspace.letta.identity import Identity, given_tid, identify
 from lettaspace.letta.rows import BadRow, Kind
-from lettaspace.letta.times import valid
 
 TID_LENGTH = 13
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from lettaspace.conversation.times import EPOCH, valid
 from lettaspace.letta import rows
 from lettaspace.letta.damage import (
     BAD_CONVERSATION,
@@ -24,7 +25,6 @@ from lettaspace.letta.directory import (
     read_small,
 )
 from lettaspace.letta.rows import BadRow, Kind
-from lettaspace.letta.times import EPOCH, valid
 
 IDS = "in_context_message_ids"
 

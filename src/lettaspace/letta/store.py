@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from lettaspace.conversation.derive import message_tid
 from lettaspace.conversation.records import (
     AGENT,
     COMPILED_PROMPT,
@@ -21,6 +22,7 @@ from lettaspace.conversation.records import (
     MESSAGE,
     NO_AGENT,
 )
+from lettaspace.conversation.times import to_millis, valid
 from lettaspace.letta import divergence, rows
 from lettaspace.letta.build import (
     Blobs,
@@ -32,13 +34,11 @@ from lettaspace.letta.build import (
     state_record,
 )
 from lettaspace.letta.damage import DIVERGED, OLDER_COPY
-from lettaspace.letta.derive import message_tid
 from lettaspace.letta.live import Baseline, Live
 from lettaspace.letta.plan import Plan
 from lettaspace.letta.report import CHANGED, NEW, UNCHANGED, ConversationReport
 from lettaspace.letta.report import DIVERGED as DIVERGED_OUTCOME
 from lettaspace.letta.source import Source
-from lettaspace.letta.times import to_millis, valid
 from lettaspace.letta.tracking import Stored, stored_messages
 from lettaspace.letta.writer import Item, Writer
 from lettaspace.space.writes import Value

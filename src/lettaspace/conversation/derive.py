@@ -8,7 +8,7 @@ different lists share.
 from hashlib import sha256
 
 from lettaspace.atproto import tid
-from lettaspace.letta.times import to_millis
+from lettaspace.conversation.times import to_millis
 
 _CONVERSATION = "xyz.quasigod.lab.letta.conversation"
 _MESSAGE = "xyz.quasigod.lab.letta.message"
