@@ -220,6 +220,8 @@ def test_no_cookie_is_kept() -> None:
 def test_the_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     body = json.dumps(EMPTY).encode()
     with peer(reply(body, media_type="application/json")) as proxy:
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
         with Client("http://host.example") as client:
             assert client.query(LIST, REPO) == EMPTY
