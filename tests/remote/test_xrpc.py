@@ -417,6 +417,7 @@ def test_the_hosts_own_words() -> None:
         httpx.Response(404, html="<h1>not here</h1>"),
         httpx.Response(404, content=b"\xff{", headers={"content-type": "application/json"}),
         httpx.Response(404, json=[1]),
+        httpx.Response(404, text="9" * 5000, headers={"content-type": "application/json"}),
         httpx.Response(404, json={"error": 5, "message": ["x"]}),
         httpx.Response(404, json={"error": "two words\n", "message": ""}),
         httpx.Response(404, json={"message": "x" * 100_000}),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from json import JSONDecodeError, loads
+from json import loads
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -184,7 +184,7 @@ class Refusal:
         try:
             if media_type(response) == "application/json":
                 body = loads(b"".join(pieces(response, origin, _MAX_ERROR)))
-        except (Unreachable, JSONDecodeError, UnicodeDecodeError, RecursionError):
+        except (Unreachable, ValueError, RecursionError):  # cut short, or no JSON
             body = None
         finally:
             response.close()
