@@ -1,0 +1,114 @@
+"""Branches: two machines went on with one conversation, each without knowing of the other.
+
+Their messages are not shuffled together. The branch whose first message has the smaller TID keeps
+the conversation; the other one becomes a fork, which begins with copies of what both have in
+common. Neither a clock nor who comes first has a say, so all machines that part the two write the
+same records. docs/divergence.md is the contract.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Literal, NamedTuple
+
+from lettaspace.conversation.origins import fork_tid
+from lettaspace.conversation.records import Address
+from lettaspace.remote.arranging import common
+from lettaspace.remote.parting import Conversation, Parting
+from lettaspace.space.repo import Transaction
+
+Side = Literal["ours", "theirs"]
+
+
+class Divergence(NamedTuple):
+    """A conversation that was parted: its URI, that of the fork, and whose messages moved."""
+
+    conversation: str
+    fork: str
+    moved: Side
+
+
+def diverge(
+    tx: Transaction,
+    address: Address,
+    conversation: str,
+    ours: Collection[str],
+    theirs: Collection[str],
+    *,
+    moved: Mapping[str, str] | None = None,
+) -> Divergence | None:
+    """Parts the two branches of a conversation (its URI), once both are stored.
+
+    `ours` are the TIDs of messages that were written here and that the other side did not know,
+    `theirs` of those that have just come; both may name messages that stand elsewhere by now.
+    `moved` has the messages that stood in this conversation here and that what has come put into
+    another, with that one's URI: if ours came after them, ours follow.
+
+    None, and nothing is written, where there is nothing to part or it cannot be told how: then
+    all stays in place.
+    """
+    source = Conversation(tx.view, address, conversation)
+    if source.record is None:
+        return None
+    mine, others = source.sides(ours, theirs)
+    if mine and moved and (done := _follow(tx, source, mine, others, moved)) is not None:
+        return done
+    if not (mine and others):
+        return None
+    side: Side = "theirs" if min(mine) < min(others) else "ours"
+    loser, winner = (others, mine) if side == "theirs" else (mine, others)
+    rkey = fork_tid(source.rkey, min(loser))
+    if rkey is None:
+        return None
+    fork = Conversation(tx.view, address, address.conversation(rkey))
+    if fork.record is not None and fork.parent not in (source.uri, None):
+        return None  # another conversation, which has this key by chance
+    tx.apply(Parting(source, fork, loser, winner).writes())
+    return Divergence(conversation, fork.uri, side)
+
+
+def mend(tx: Transaction, address: Address, conversation: str) -> bool:
+    """Makes the marks of a conversation (its URI) say what its summaries say, where merging has
+    left them otherwise; returns whether that took anything.
+
+    What a summary lists is compacted. What none lists, though one that moved to a fork did, is
+    not: the fork has a copy of it.
+    """
+    source = Conversation(tx.view, address, conversation)
+    layout = source.layout
+    covered = layout.covered(layout.items)
+    loose = {rkey for rkey, item in layout.items.items() if not item.active} - covered
+    freed = (
+        {original for fork in source.forks() for original in fork.originals(loose)}
+        if loose
+        else set()
+    )
+    if not freed and not any(layout.items[rkey].active for rkey in covered & layout.items.keys()):
+        return False
+    for rkey in freed:
+        layout.items[rkey].active = True
+    layout.arrange(common(layout))
+    tx.apply(layout.writes())
+    return True
+
+
+def _follow(
+    tx: Transaction,
+    source: Conversation,
+    mine: set[str],
+    others: set[str],
+    moved: Mapping[str, str],
+) -> Divergence | None:
+    """Moves our messages to where the last one went that they came after, if it went."""
+    gone = {rkey: uri for rkey, uri in moved.items() if uri != source.uri}
+    stayed = source.layout.items.keys() - mine - others
+    if not gone or max(gone) < max(stayed, default=""):
+        return None
+    fork = Conversation(tx.view, source.address, gone[max(gone)])
+    if fork.parent != source.uri:
+        return None
+    parting = Parting(source, fork, mine, others)
+    tx.apply(parting.writes())
+    # There, others may have gone on as well.
+    known = {*parting.copies.values(), *gone, *mine}
+    theirs = fork.layout.items.keys() - known
+    again = diverge(tx, source.address, fork.uri, mine, theirs)
+    return again or Divergence(source.uri, fork.uri, "ours")

@@ -1,0 +1,178 @@
+"""Merging: what a record becomes that two machines changed since they last agreed on it.
+
+Every machine comes to the same result whatever order it hears of the versions in, so nobody has
+to be asked. docs/divergence.md has these rules in words.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from lettaspace.atproto import cbor
+from lettaspace.atproto.cid import CID
+from lettaspace.atproto.syntax import is_datetime
+from lettaspace.conversation import formats
+from lettaspace.conversation.records import (
+    COMPACTED,
+    COMPILED_PROMPT,
+    CONVERSATION_STATE,
+    MESSAGE,
+    is_active,
+    rkey_of,
+)
+from lettaspace.conversation.times import after
+from lettaspace.errors import InvalidInput
+from lettaspace.space.writes import Value
+
+DIVERGED = "diverged"
+"""The kind of damage that says of a conversation that two machines went on with it."""
+
+MAX_DAMAGE = 100
+"""The most entries of damage that a conversationState may have."""
+
+_GUESSES = 500
+"""Seqs that are tried to find out what a message was before it got a higher one."""
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
+
+_PLACE = ("conversation", "seq", "compactedMessageIds")
+"""What of a message changes with its place, and not with what it says."""
+
+_Rank = tuple[bool, datetime, bytes]
+
+
+def merge(collection: str, ours: Value, theirs: Value, base: CID | None = None) -> Value:
+    """What both versions of a record become: the same whichever of them is `ours`.
+
+    One of the two, but for messages and states of conversations, where it may have something
+    of both; then it is later by its own time than either. `base` is the CID of the version
+    that both come from, where that is known.
+    """
+    if ours == theirs:
+        return ours
+    winner, other = sorted((ours, theirs), key=lambda each: _rank(collection, each), reverse=True)
+    if collection == MESSAGE:
+        return _message(winner, other, base)
+    if collection == CONVERSATION_STATE:
+        return _state(winner, other)
+    return winner
+
+
+def is_older(collection: str, theirs: Value, ours: Value) -> bool:
+    """Whether one version was written before the other, by their own times.
+
+    False where they do not tell. So a write of long ago that arrives late is recognised.
+    """
+    return _NEVER < _moment(collection, theirs) < _moment(collection, ours)
+
+
+def later(value: Value, *others: Value) -> str:
+    """The first `updatedAt` that is later than those of all these versions.
+
+    Not the time of day: who only moves or marks a record must not outdo one who, unknown to
+    them, said something else in it.
+    """
+    newest = max((value, *others), key=lambda each: _moment(MESSAGE, each))
+    time = str(newest["updatedAt"] if "updatedAt" in newest else newest["createdAt"])
+    return after(time, time)
+
+
+def settles(value: Value) -> bool:
+    """Whether a message stands in the place of a tool result that never came."""
+    known = formats.of(value)
+    return (
+        known is not None
+        and value["role"] == "toolResult"
+        and known.is_placeholder(value["message"]["data"])
+    )
+
+
+def _rank(collection: str, value: Value) -> _Rank:
+    whole = "incomplete" not in value or collection != CONVERSATION_STATE
+    return whole, _moment(collection, value), bytes(CID.for_cbor(cbor.encode(value)))
+
+
+def _moment(collection: str, value: Value) -> datetime:
+    names = ("compiledAt",) if collection == COMPILED_PROMPT else ("updatedAt", "createdAt")
+    time = next((value[name] for name in names if name in value), None)
+    if not is_datetime(time):
+        return _NEVER
+    try:
+        return datetime.fromisoformat(str(time)).astimezone(UTC)
+    except OverflowError:
+        return _NEVER
+
+
+def _message(winner: Value, other: Value, base: CID | None) -> Value:
+    """Place, status and payload are merged each by itself: the place furthest along, compacted
+    if either is, and the payload of whoever rewrote it."""
+    if _said(winner) == _said(other) and _place(winner) == _place(other):
+        return winner
+    said = _rewriter(winner, other, base)
+    placed = max(winner, other, key=_place)
+    merged = {key: each for key, each in said.items() if key not in _PLACE}
+    merged |= {key: placed[key] for key in _PLACE if key in placed}
+    if not (is_active(winner) and is_active(other)):
+        merged["status"] = COMPACTED
+    for each in (winner, other):
+        if {**merged, "updatedAt": None} == {**each, "updatedAt": None}:
+            return each
+    return {**merged, "updatedAt": later(winner, other)}
+
+
+def _place(value: Value) -> tuple[str, int, bytes]:
+    """Messages only ever move to a fork, whose TID is higher than that of what it left, and to
+    higher seqs."""
+    listed = cbor.encode(value.get("compactedMessageIds"))
+    return _rkey(str(value["conversation"])), value["seq"], listed
+
+
+def _rkey(uri: str) -> str:
+    try:
+        return rkey_of(uri)
+    except InvalidInput:
+        return ""
+
+
+def _rewriter(winner: Value, other: Value, base: CID | None) -> Value:
+    """The version whose payload counts. Where nothing tells who rewrote it, it was probably not
+    the one that marked the message, or gave it another place."""
+    if _said(winner) == _said(other):
+        return winner
+    settled = [settles(each) for each in (winner, other)]
+    if settled[0] != settled[1]:
+        # A result that came late never gives way to what stood in its place.
+        return other if settled[0] else winner
+    for one, rewriter in ((winner, other), (other, winner)):
+        if base is not None and _says_still(one, other, base):
+            return rewriter
+    return other if _marks(winner, other) and not _marks(other, winner) else winner
+
+
+def _says_still(value: Value, other: Value, base: CID) -> bool:
+    """Whether a version says what the message said when it was first written, if `base` is
+    that: then only its place, which cannot be told any more, was another."""
+    first = {key: each for key, each in value.items() if key not in ("status", "updatedAt")}
+    below = range(min(value["seq"], other["seq"]), 0, -1)
+    seqs = dict.fromkeys((value["seq"], other["seq"], *below[:_GUESSES]))
+    return any(CID.for_cbor(cbor.encode({**first, "seq": seq})) == base for seq in seqs)
+
+
+def _said(value: Value) -> tuple[Any, ...]:
+    return value["role"], value["message"], value["agent"]
+
+
+def _marks(value: Value, other: Value) -> bool:
+    return (not is_active(value) and is_active(other)) or _place(value)[:2] > _place(other)[:2]
+
+
+def _state(winner: Value, other: Value) -> Value:
+    """The winner, with what the other knows of divergences."""
+    damage: list[Mapping[str, Any]] = list(winner.get("damage", ()))
+    added = [
+        each for each in other.get("damage", ()) if each["kind"] == DIVERGED and each not in damage
+    ]
+    if not added:
+        return winner
+    merged = {**winner, "damage": (damage + added)[:MAX_DAMAGE]}
+    return merged if merged == winner else {**merged, "updatedAt": later(winner, other)}
