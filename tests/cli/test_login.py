@@ -12,7 +12,8 @@ import pytest
 
 from lettaspace.remote.account import Account
 from tests.cli.conftest import Cli
-from tests.remote.authserver import AuthServer, browse, oauth_serving
+from tests.remote.authserver import AuthServer
+from tests.remote.oauthhost import browse, oauth_serving
 from tests.server.hosts import PASSWORD
 from tests.server.peers import peer, reply
 

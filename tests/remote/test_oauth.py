@@ -20,7 +20,8 @@ from lettaspace.network.fetching import Fetcher
 from lettaspace.remote import oauth
 from lettaspace.remote.discovery import discover, server_at
 from lettaspace.remote.oauth import COLLECTIONS, Grant, renew, revoke, signing_in, wanted_scope
-from tests.remote.authserver import AuthServer, browse, browser, oauth_serving, redirected
+from tests.remote.authserver import AuthServer
+from tests.remote.oauthhost import browse, browser, oauth_serving, redirected
 from tests.server.peers import peer, reply
 
 
@@ -114,6 +115,7 @@ def test_only_the_answer_of_this_sign_in_is_taken(auth: AuthServer, fetcher: Fet
             changed(answer, state="x" * 43),
             changed(answer, state=None),
             answer + "&state=another",
+            answer + "&iss=https%3A%2F%2Fother.example",
             answer.replace("/callback", "/"),
             f"http://127.0.0.1:{port}/favicon.ico",
             answer.replace("127.0.0.1", "localhost"),
@@ -127,7 +129,7 @@ def test_only_the_answer_of_this_sign_in_is_taken(auth: AuthServer, fetcher: Fet
 
     assert sign_in(auth, fetcher, meddle).did == auth.did
     assert all(400 <= status < 600 for status in refused)
-    assert len(refused) == 10
+    assert len(refused) == 11
 
 
 def test_the_address_is_listened_to_only_meanwhile(auth: AuthServer, fetcher: Fetcher) -> None:
@@ -205,15 +207,38 @@ def test_a_code_of_another_sign_in(auth: AuthServer, fetcher: Fetcher) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sub", "scope", "reason"),
-    [("mira", None, "whose tokens"), (None, "blob:*/*", "atproto")],
+    ("wrong", "reason"),
+    [
+        ({"sub": "mira"}, "whose tokens"),
+        ({"scope": "blob:*/*"}, "atproto"),
+        ({"leaves_out": ("sub",)}, "whose tokens"),
+        ({"leaves_out": ("scope",)}, "atproto"),
+        ({"leaves_out": ("refresh_token",)}, "no refresh token"),
+    ],
 )
 def test_tokens_that_are_no_use(
-    auth: AuthServer, fetcher: Fetcher, sub: str | None, scope: str | None, reason: str
+    auth: AuthServer, fetcher: Fetcher, wrong: dict[str, Any], reason: str
 ) -> None:
-    auth.sub, auth.scope = sub, scope
+    for name, value in wrong.items():
+        setattr(auth, name, value)
     with pytest.raises(SignedOut, match=reason):
         sign_in(auth, fetcher)
+
+
+@pytest.mark.parametrize("missing", ["request_uri", "access_token"])
+def test_answers_that_lack_something(auth: AuthServer, fetcher: Fetcher, missing: str) -> None:
+    auth.leaves_out = (missing,)
+    with pytest.raises(Unreachable, match="an answer that is none"):
+        sign_in(auth, fetcher)
+
+
+@pytest.mark.parametrize("more", ["&code_verifier=x", "&error=%00", "&redirect_uri=x"])
+def test_an_answer_with_more_than_there_should_be(
+    auth: AuthServer, fetcher: Fetcher, more: str
+) -> None:
+    with pytest.raises((SignedOut, HostRefused)):
+        sign_in(auth, fetcher, lambda url: browser().get(redirected(url) + more))
+    assert auth.count("authorization_code") == 0
 
 
 def test_an_answer_that_is_none(auth: AuthServer, fetcher: Fetcher) -> None:
@@ -235,6 +260,9 @@ def test_renewing(auth: AuthServer, fetcher: Fetcher) -> None:
     second = renew(first.did, first.refresh, first.binding, fetcher)
     assert {second.access, second.refresh}.isdisjoint((first.access, first.refresh))
     third = renew(second.did, second.refresh, second.binding, fetcher)
+    auth.leaves_out = ("scope",)
+    third = renew(third.did, third.refresh, third.binding, fetcher)
+    assert third.binding == first.binding
     with pytest.raises(SignedOut, match="sign in again") as caught:
         renew(first.did, first.refresh, first.binding, fetcher)
     assert first.refresh not in str(caught.value)

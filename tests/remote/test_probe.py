@@ -21,7 +21,8 @@ from lettaspace.remote.sessions import Session, Tokens
 from lettaspace.remote.xrpc import Client
 from tests.remote.august import August, august
 from tests.remote.auths import Bearer
-from tests.remote.authserver import AuthServer, oauth_serving
+from tests.remote.authserver import AuthServer
+from tests.remote.oauthhost import oauth_serving
 from tests.server.peers import peer, reply
 
 GOOD = Capabilities("signature", delegates=True, leaks_blobs=False)

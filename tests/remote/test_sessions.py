@@ -20,7 +20,8 @@ from lettaspace.remote.capabilities import Capabilities
 from lettaspace.remote.keeping import InMemory, Keeping
 from lettaspace.remote.sessions import Session, Tokens
 from lettaspace.server.sessions import ACCESS_SECONDS
-from tests.remote.authserver import AuthServer, oauth_serving
+from tests.remote.authserver import AuthServer
+from tests.remote.oauthhost import oauth_serving
 from tests.server.peers import peer, reply
 
 LIST = "com.atproto.space.listSpaces"

@@ -25,7 +25,8 @@ from lettaspace.remote import signin
 from lettaspace.remote.account import Account
 from lettaspace.remote.keeping import Keeping
 from lettaspace.remote.signin import Place, find, with_oauth, with_password
-from tests.remote.authserver import AuthServer, browse, oauth_serving
+from tests.remote.authserver import AuthServer
+from tests.remote.oauthhost import browse, oauth_serving
 from tests.server.hosts import PASSWORD
 from tests.server.peers import peer, reply
 

@@ -89,8 +89,10 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("host") != own or parts.path != PATH or len(self.path) > _LONGEST:
             self._answer(404, "There is nothing here.")
             return
-        given = parse_qs(parts.query).get("state", [])
-        known = len(given) == 1 and hmac.compare_digest(given[0].encode(), server.state.encode())
+        given = parse_qs(parts.query, keep_blank_values=True)
+        state = given.get("state", [""])[0]
+        known = hmac.compare_digest(state.encode(), server.state.encode())
+        known = known and all(len(values) == 1 for values in given.values())
         if not known or not server.taken.acquire(blocking=False):
             self._answer(400, "This is not the answer to a sign-in that is under way.")
             return

@@ -15,7 +15,7 @@ Sources: the AT Protocol's OAuth specification; RFC 6749, 7636, 8252, 9126, 9207
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
@@ -98,8 +98,12 @@ class Attempt:
         self._request = request
         self._key = key
         self._callback = callback
-        with _reasons(str(client.issuer)):
-            self.url: Final = client.pushed_authorization_request(request).uri
+        self._issuer = str(client.issuer)
+        with _reasons(self._issuer):
+            pushed = client.pushed_authorization_request(request)
+            if type(pushed.request_uri) is not str:
+                raise TypeError
+        self.url: Final = pushed.uri
 
     def finish(self, seconds: float) -> Grant:
         """Waits for the browser, and takes the tokens.
@@ -110,10 +114,15 @@ class Attempt:
         answer = self._callback.wait(seconds)
         if answer is None:
             raise SignedOut("nobody signed in: the browser did not come back in time")
-        with _reasons(str(self._client.issuer)):
-            code = self._request.validate_callback(answer)
+        with _reasons(self._issuer):
+            try:
+                code = self._request.validate_callback(answer)
+            except (ValueError, TypeError):
+                raise SignedOut(
+                    f"what came back is not the answer of {self._issuer}; start again"
+                ) from None
             token = self._client.authorization_code(code, validate=False)
-        return _grant(token, Binding(str(self._client.issuer), self._client.client_id, self._key))
+        return _grant(token, Binding(self._issuer, self._client.client_id, self._key))
 
 
 @contextmanager
@@ -160,7 +169,7 @@ def renew(did: str, refresh: str, binding: Binding, fetcher: Fetcher) -> Grant:
         token = client.token_request(
             {"grant_type": "refresh_token", "refresh_token": refresh}, dpop_key=proof
         )
-    grant = _grant(token, binding)
+    grant = _grant(token, binding, refresh)
     if grant.did != did:
         raise SignedOut(f"{binding.issuer} renewed the session of another account; sign in again")
     return grant
@@ -177,18 +186,21 @@ def revoke(refresh: str, binding: Binding, fetcher: Fetcher) -> None:
         client.revoke_refresh_token(refresh)
 
 
-def _grant(token: "BearerToken", binding: Binding) -> Grant:
-    """What a token is. Raises SignedOut if it is not what was asked for."""
+def _grant(token: "BearerToken", binding: Binding, before: str | None = None) -> Grant:
+    """What a token is. Raises SignedOut if it is not what was asked for.
+
+    When tokens are renewed, a refresh token (`before`) and a scope that stay may be left out.
+    """
     did = token.kwargs.get("sub")
-    scope = token.scope or ""
+    scope = binding.scope if token.scope is None else token.scope
+    refresh = before if token.refresh_token is None else token.refresh_token
     if type(did) is not str or not is_did(did):
         raise SignedOut(f"{binding.issuer} does not say whose tokens it gives; start again")
-    if type(token.refresh_token) is not str:
+    if type(refresh) is not str:
         raise SignedOut(f"{binding.issuer} gives no refresh token; start again")
-    if BASE not in scope.split(" "):
+    if type(scope) is not str or BASE not in scope.split(" "):
         raise SignedOut(f"{binding.issuer} does not give the scope {BASE}; start again")
-    bound = Binding(binding.issuer, binding.client_id, binding.key, scope)
-    return Grant(did, token.access_token, token.refresh_token, bound)
+    return Grant(did, token.access_token, refresh, replace(binding, scope=scope))
 
 
 def _client(
@@ -215,7 +227,7 @@ def _client(
 def _reasons(issuer: str) -> Iterator[None]:
     """What the library raises, as our errors. Its texts may hold tokens, and are left out."""
     from requests_oauth2client import OAuth2Error
-    from requests_oauth2client.exceptions import AuthorizationResponseError, InvalidAuthResponse
+    from requests_oauth2client.exceptions import AuthorizationResponseError
 
     try:
         yield
@@ -223,9 +235,7 @@ def _reasons(issuer: str) -> Iterator[None]:
         raise _refused(issuer, error.response.status_code, _name(error.response)) from None
     except AuthorizationResponseError as error:
         raise _refused(issuer, 0, error.error) from None
-    except InvalidAuthResponse:
-        raise SignedOut(f"what came back is not the answer of {issuer}; start again") from None
-    except ValueError:  # JSON that is none, parameters that the library does not take
+    except (ValueError, TypeError, AttributeError):  # JSON that is none, or not an object
         raise Unreachable(f"{issuer} gives an answer that is none", sent=True) from None
 
 
