@@ -33,6 +33,7 @@ _OPEN = (
     SERVER + "describeServer",
     SERVER + "createSession",
     SERVER + "refreshSession",
+    SERVER + "deleteSession",
     "com.atproto.identity.resolveHandle",
     "com.atproto.sync.getBlob",
     SPACE + "getSpaceCredential",

@@ -25,6 +25,7 @@ from lettaspace.remote import signin
 from lettaspace.remote.account import Account
 from lettaspace.remote.keeping import Keeping
 from lettaspace.remote.signin import Place, find, with_oauth, with_password
+from tests.remote.august import august
 from tests.remote.authserver import AuthServer
 from tests.remote.oauthhost import browse, oauth_serving
 from tests.server.hosts import PASSWORD
@@ -165,6 +166,18 @@ def test_signing_in(auth: AuthServer, home: Path, way: Way, by_did: bool) -> Non
     public = (home / "account.json").read_text()
     assert kept["access"] not in public
     assert kept["refresh"] not in public
+
+
+@pytest.mark.parametrize("app", [False, True])
+def test_signing_in_to_a_host_of_august(home: Path, tmp_path: Path, app: bool) -> None:
+    with august(tmp_path / "august.db") as old:
+        mira = old.add_account()
+        password = mira.add_app_password() if app else mira.password
+        account = with_password(home, find(mira.did), mira.handle, password)
+        assert account.capabilities.generation == "dpop"
+        assert account.capabilities.delegates is not app
+        assert account.sign_out() is None
+    assert nothing_kept(home)
 
 
 def nothing_kept(home: Path) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from lettaspace.atproto.syntax import is_did, is_handle
-from lettaspace.errors import Damaged
+from lettaspace.errors import Damaged, HostRefused, SignedOut, Unreachable
 from lettaspace.remote.capabilities import Capabilities
 from lettaspace.remote.keeping import Keeping, read_private, remove_private, write_private
 
@@ -86,6 +86,23 @@ class Account:
         remove_private(self.home / ACCOUNT_FILE)
         self.keeping.forget()
 
+    def sign_out(self) -> str | None:
+        """Ends the session at the host, as far as that can be told, and forgets all of it here.
+
+        Gives the reason why the host could not be told, None if it was, or knew already. Raises
+        StoreUnavailable.
+        """
+        why = None
+        with self.keeping.locked():  # so that no process that refreshes comes later
+            try:
+                self.session().end()
+            except SignedOut:
+                pass
+            except (HostRefused, Unreachable, Damaged) as error:
+                why = str(error)
+            self.forget()
+        return why
+
     @property
     def keeping(self) -> Keeping:
         return Keeping(self.home, self.did)
@@ -95,11 +112,11 @@ class Account:
         """What people call it."""
         return self.handle or self.did
 
-    def client(self) -> "Client":
-        """Its host, asked in its name."""
+    def client(self, **options: Any) -> "Client":
+        """Its host, asked in its name. `options` are further ones of `Client`."""
         from lettaspace.remote.xrpc import Client
 
-        return Client(self.host, auth=self.session())
+        return Client(self.host, auth=self.session(), **options)
 
     def session(self) -> "Session":
         from lettaspace.remote.sessions import Session

@@ -15,20 +15,13 @@ def command(app: App) -> None:
     The space on this machine stays as it is. Where the host cannot be reached the tokens are
     forgotten all the same; they end there by themselves.
     """
-    from lettaspace.errors import LettaspaceError, SignedOut
+    from lettaspace.errors import SignedOut
     from lettaspace.remote.account import Account
 
     account = Account.load(app.home)
     if account is None:
         raise SignedOut("nobody is signed in here")
-    why = None
-    try:
-        account.session().end()
-    except SignedOut:
-        pass  # it was over already
-    except LettaspaceError as error:
-        why = str(error)
-    account.forget()
+    why = account.sign_out()
     if app.json:
         app.out.json({"did": account.did, "host": account.host, "ended": why is None})
         return
