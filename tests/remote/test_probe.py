@@ -63,6 +63,7 @@ def test_a_host_as_they_are_now(auth: AuthServer, fetcher: Fetcher) -> None:
         asked = {"space": scratch, "repo": auth.did}
         assert client.query("com.atproto.space.listRecords", asked)["records"] == []
         assert client.query("com.atproto.space.listBlobs", asked)["cids"] == []
+        assert spaces(client) == []
     (sentence,) = GOOD.words()
     assert "HTTP message signatures" in sentence
 
@@ -85,6 +86,7 @@ def test_a_host_of_august(old: August, fetcher: Fetcher, app: bool) -> None:
         answer = client.procedure("com.atproto.server.createSession", body)
         client.auth = Bearer(answer["accessJwt"])
         found = probe(client, account.did, fetcher)
+        assert spaces(client) == []
     assert found == Capabilities("dpop", delegates=not app, leaks_blobs=True)
     text = " ".join(found.words())
     assert "August 2026" in text

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from lettaspace.atproto.proof import Generation
-from lettaspace.atproto.uri import SpaceRef
+from lettaspace.atproto.uri import SpaceRef, parse_space_ref
 from lettaspace.conversation import records
 from lettaspace.errors import HostRefused, Unreachable
 from lettaspace.network.fetching import Fetcher
@@ -44,7 +44,8 @@ def probe(client: Client, did: str, fetcher: Fetcher) -> Capabilities:
 
 
 def spaces(client: Client) -> list[str]:
-    """The URIs of the spaces of our type that an account writes in or governs, at most 100.
+    """The URIs of the spaces of our type that an account writes in or governs, of the host's
+    first 100, without the one that `probe` made.
 
     Raises HostRefused if the host does not speak spaces, or not with this session.
     """
@@ -66,7 +67,9 @@ def spaces(client: Client) -> list[str]:
 
 def _spaces(client: Client, parameter: str) -> list[str]:
     answer = client.query(_LIST, {parameter: records.SPACE_TYPE, "limit": 100})
-    return [each["uri"] for each in answer["spaces"]]
+    # A host that knows another name for the parameter may list all types.
+    found = [parse_space_ref(each["uri"]) for each in answer["spaces"]]
+    return [str(s) for s in found if s.type == records.SPACE_TYPE and s.skey != SCRATCH]
 
 
 def _generation(client: Client) -> Generation | None:
