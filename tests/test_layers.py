@@ -19,7 +19,7 @@ LAYERS = (
     {"space"},
     {"conversation"},
     {"network"},
-    {"letta", "server", "remote"},
+    {"letta", "pi", "server", "remote"},
     {"demo", "page"},
     {"export"},
     {"viewer"},

@@ -35,7 +35,7 @@ def message_lines(message: "Message", out: Output) -> Iterator[str]:
     marks = ["compacted"] if not message.active else []
     marks += message.flags
     try:
-        payload = message.payload(images=False)
+        payload = message.form(images=False)
     except (Damaged, InvalidInput, NotFound) as error:
         marks.append("unreadable")
         body = [f"{field(str(error))}; as stored:", *_json(_stored(message))]

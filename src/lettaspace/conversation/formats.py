@@ -63,6 +63,11 @@ class Format:
     """Whether a tool result is one that `placeholder` made."""
     shape: Shape = FREE
     """Known structure, where the order of keys carries no meaning."""
+    form: Callable[[Stored, OpenBlob], Stored] | None = None
+    """The payload as a LocalMessage has it, stored as it is: `content` in parts, and where they
+    are known `role`, `model`, `usage`, `stopReason`, `errorMessage`, `toolCallId`, `toolName`
+    and `isError`. For whoever shows messages and counts usage; of a format that has none, they
+    have the texts and the calls."""
 
 
 _registered: dict[tuple[str, int], Format] = {}

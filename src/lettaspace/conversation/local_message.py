@@ -19,7 +19,8 @@ _SETTLED = "lettaspace.settled"
 """A key of our own in the metadata; Letta passes over keys it doesn't know, and keeps them."""
 
 
-def _texts(data: Stored, open_blob: OpenBlob) -> Iterator[Piece]:
+def texts(data: Stored, open_blob: OpenBlob) -> Iterator[Piece]:
+    """The texts of a LocalMessage."""
     content = data.get("content")
     if isinstance(content, dict) and content.get("$type") == BLOB_JSON:
         for part in codec.decode(content, open_blob):
@@ -58,7 +59,8 @@ def _part(part: Any, read: Callable[[Any], Iterator[str]]) -> Iterator[Piece]:
         yield kind, text
 
 
-def _calls(data: Stored, open_blob: OpenBlob) -> list[Call]:
+def calls(data: Stored, open_blob: OpenBlob) -> list[Call]:
+    """The tool calls of a LocalMessage."""
     content = data.get("content")
     if isinstance(content, dict) and content.get("$type") == BLOB_JSON:
         content = codec.decode(content, open_blob)
@@ -118,11 +120,12 @@ def summary_payload(text: str, before: int, after: int, at: str) -> dict[str, An
 FORMAT = Format(
     LOCAL_MESSAGE,
     1,
-    texts=_texts,
-    calls=_calls,
+    texts=texts,
+    calls=calls,
     answers=_answers,
     placeholder=_placeholder,
     is_placeholder=_is_placeholder,
     shape=SHAPE,
+    form=lambda data, _open_blob: data,
 )
 register(FORMAT)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lettaspace.atproto.cid import CID
-from lettaspace.conversation import codec
+from lettaspace.conversation import codec, formats
 from lettaspace.conversation.formats import OpenBlob
 from lettaspace.space.writes import Value
 
@@ -69,6 +69,15 @@ class Message:
     def payload(self, *, images: bool = True) -> Any:
         """The payload as the harness wrote it. Raises Damaged or NotFound for a bad leaf."""
         return codec.decode(self.data, self._open_blob, images=images)
+
+    def form(self, *, images: bool = True) -> Any:
+        """The payload as a LocalMessage has it, whichever harness wrote it; as it is, where its
+        format has no such form. Raises as `payload`."""
+        known = formats.of(self.value)
+        data = self.data
+        if known is not None and known.form is not None:
+            data = known.form(data, self._open_blob)
+        return codec.decode(data, self._open_blob, images=images)
 
     def open_blob(self, cid: CID) -> bytes:
         return self._open_blob(cid)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from lettaspace.atproto.uri import SpaceRef, parse_record_uri
+from lettaspace.conversation.jsontext import well_formed
 
 NAMESPACE = "xyz.quasigod.lab.letta"
 
@@ -96,3 +97,17 @@ def new_message(
 def is_active(message: Mapping[str, Any]) -> bool:
     """A message's own status; absent means active. A summary may still cover it."""
     return message.get("status") != COMPACTED
+
+
+def clip(value: Any, limit: int) -> str:
+    """A text for people: at most `limit` bytes of UTF-8, half characters shown as a mark.
+
+    The exact text stands in the harness's own record. Anything that is no text gives "".
+    """
+    if type(value) is not str:
+        return ""
+    text = str(value)
+    if not well_formed(text):
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    data = text.encode()
+    return text if len(data) <= limit else data[:limit].decode(errors="ignore")

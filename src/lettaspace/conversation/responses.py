@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 
 from lettaspace.atproto import cbor
 from lettaspace.atproto.cid import CID
-from lettaspace.conversation import codec
+from lettaspace.conversation import codec, formats
 from lettaspace.conversation.formats import OpenBlob, Stored
 from lettaspace.conversation.jsontext import number_text
-from lettaspace.conversation.records import LOCAL_MESSAGE
 from lettaspace.errors import Damaged, InvalidInput, NotFound
 from lettaspace.space.writes import Value
 
@@ -115,10 +114,11 @@ class Reader:
             if value["role"] != "assistant":
                 return None
             whose = Unreadable(value["conversation"], value["agent"])
-            payload = value["message"]
-            if (payload["format"], payload["version"]) != (LOCAL_MESSAGE, 1):
+            known = formats.of(value)
+            if known is None or known.form is None:
                 return None
-            return self._local_message(value, payload["data"])
+            form = known.form(value["message"]["data"], self._open_blob)
+            return self._local_message(value, form)
         except (Damaged, InvalidInput, NotFound, RecursionError):
             return whose
 

@@ -5,7 +5,8 @@ record, and comes back with its keys in canonical order. Whatever a shape does n
 free-form: it comes back with its keys in the order they had. A value that is not of the kind
 its shape says is free-form too, so a shape never refuses anything.
 
-Source: LocalMessage and its neighbours, as Letta Code's local backend writes them.
+Source: LocalMessage and its neighbours, as Letta Code's local backend writes them; entries, as
+pi writes them in its session files.
 """
 
 from collections.abc import Mapping
@@ -60,10 +61,32 @@ LOCAL_CONVERSATION = Known()
 COMPILED_PROMPT = Known()
 """`letta.compiledPrompt` version 1: the fields of a compiledPrompt record."""
 
+_PI_MESSAGE = Known({"content": ListOf(PART), "usage": USAGE})
+
+PI_ENTRY = Known(
+    {
+        "entry": Known(
+            {
+                "message": _PI_MESSAGE,
+                "content": ListOf(PART),
+                "usage": USAGE,
+                "systemMessage": _PI_MESSAGE,
+            }
+        ),
+        "content": ListOf(PART),
+    }
+)
+"""`pi.entry` version 1."""
+
+PI_SESSION = Known({"header": Known(), "entries": ListOf(Known({"entry": Known()}))})
+"""`pi.session` version 1."""
+
 SHAPES: Mapping[tuple[str, int], Shape] = {
     ("letta.localMessage", 1): LOCAL_MESSAGE,
     ("letta.localAgentRecord", 1): LOCAL_AGENT,
     ("letta.localConversation", 1): LOCAL_CONVERSATION,
     ("letta.compiledPrompt", 1): COMPILED_PROMPT,
+    ("pi.entry", 1): PI_ENTRY,
+    ("pi.session", 1): PI_SESSION,
 }
 """The shape of an envelope's data by format and version; others are `FREE`."""

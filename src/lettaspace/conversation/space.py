@@ -20,9 +20,8 @@ from lettaspace.atproto import lexicon
 from lettaspace.atproto.syntax import is_tid
 from lettaspace.atproto.uri import SpaceRef, parse_record_uri, parse_space_ref
 from lettaspace.conversation import landmarks, overview, paging, reading, times
-from lettaspace.conversation import (
-    local_message as local_message,
-)  # the format known from the start
+from lettaspace.conversation import local_message as local_message  # formats known from the start
+from lettaspace.conversation import pi_entry as pi_entry
 from lettaspace.conversation.handle import Conversation
 from lettaspace.conversation.index import MessageIndex, find_conversation_id
 from lettaspace.conversation.message import Message

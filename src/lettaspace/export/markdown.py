@@ -7,7 +7,6 @@ from typing import Any
 from lettaspace.conversation import formats, pairing
 from lettaspace.conversation.jsontext import dumps
 from lettaspace.conversation.message import Message
-from lettaspace.conversation.records import LOCAL_MESSAGE
 from lettaspace.errors import Damaged, InvalidInput, NotFound
 from lettaspace.export import jsonform
 from lettaspace.export.document import WINDOW, Document, turns, utc
@@ -98,7 +97,7 @@ class _Turn:
         marks = [] if message.active else ["compacted"]
         marks += message.flags
         try:
-            payload = message.payload(images=False)
+            payload = message.form(images=False)
         except (Damaged, InvalidInput, NotFound) as error:
             marks.append("unreadable")
             why = jsonform.reason(error, self.document.redaction)
@@ -121,7 +120,7 @@ class _Turn:
             yield f"Of a format that is not known here, {name} version {message.version}:"
             yield _json(payload)
             return
-        if message.format != LOCAL_MESSAGE:
+        if known.form is None:
             for _, text in known.texts(message.data, message.open_blob):
                 yield quoted(self.document.text(text))
             return

@@ -14,6 +14,7 @@ from lettaspace.conversation.records import (
     LOCAL_MESSAGE,
     NO_AGENT,
     Address,
+    clip,
     envelope,
 )
 from lettaspace.conversation.shapes import SHAPES, Known, ListOf
@@ -253,17 +254,3 @@ def _tags(value: Any) -> list[str]:
     if type(value) is not list:
         return []
     return [tag for each in value[:256] if (tag := clip(each, 1024))]
-
-
-def clip(value: Any, limit: int) -> str:
-    """A text for people: at most `limit` bytes of UTF-8, half characters shown as a mark.
-
-    The exact text stands in the state. Anything that is no text gives "".
-    """
-    if type(value) is not str:
-        return ""
-    text = str(value)
-    if not well_formed(text):
-        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    data = text.encode()
-    return text if len(data) <= limit else data[:limit].decode(errors="ignore")

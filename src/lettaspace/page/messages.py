@@ -17,7 +17,6 @@ from lettaspace.conversation import formats, jsontext
 from lettaspace.conversation.message import Message
 from lettaspace.conversation.pairing import Ledger
 from lettaspace.conversation.preview import ASIDE
-from lettaspace.conversation.records import LOCAL_MESSAGE
 from lettaspace.conversation.redaction import Redacting
 from lettaspace.errors import Damaged, InvalidInput, NotFound
 from lettaspace.page import code, diff, jsonview, markdown
@@ -101,7 +100,7 @@ class _Presenter:
         role, facts = message.role, []
         parts: Sequence[Part]
         try:
-            payload = message.payload(images=False)
+            payload = message.form(images=False)
         except (Damaged, InvalidInput, NotFound) as error:
             payload = None
             marks.append("unreadable")
@@ -165,12 +164,13 @@ class _Presenter:
         return SummaryOf(len(covered), first, self.links.covered(message.rkey), facts)
 
     def payload(self, message: Message, payload: Any) -> Iterator[Part]:
-        if formats.of(message.value) is None or not isinstance(payload, dict):
+        known = formats.of(message.value)
+        if known is None or not isinstance(payload, dict):
             about = f"Format {message.format}, version {message.version}, is not known here."
             yield RawPart(jsonview.render(payload), about)
             return
-        if message.format != LOCAL_MESSAGE:
-            yield from self.foreign(message)
+        if known.form is None:
+            yield from self.foreign(message, known)
             return
         content = payload.get("content")
         for at, part in enumerate(content if isinstance(content, list) else [content]):
@@ -178,11 +178,8 @@ class _Presenter:
         if payload.get("errorMessage"):
             yield Problem(f"The provider answered with an error: {payload['errorMessage']}")
 
-    def foreign(self, message: Message) -> Iterator[Part]:
+    def foreign(self, message: Message, known: formats.Format) -> Iterator[Part]:
         """A message of a format that a harness has registered: its texts and its calls."""
-        known = formats.of(message.value)
-        if known is None:
-            return
         for where, text in known.texts(message.data, message.open_blob):
             if self.redaction is not None:
                 text = self.redaction.text(text)

@@ -135,7 +135,7 @@ def image(request: Request) -> Response:
     here = site(request)
     info = here.conversation(request.path_params["rkey"])
     found = here.space.message(info.uri, request.path_params["tid"])
-    payload = found.payload(images=False)
+    payload = found.form(images=False)
     content = payload.get("content") if isinstance(payload, dict) else None
     at = request.path_params["part"]
     part = content[at] if isinstance(content, list) and 0 <= at < len(content) else None

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import click
 
 from lettaspace.cli.app import App, author_option, cataloged, json_option
 from lettaspace.cli.progress import steps
+from lettaspace.cli.sink import sink
 from lettaspace.cli.text import counted, field
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _conversation(
     with app.open() as space:
         document = open_document(space, name, window=window, redaction=redaction)
         rkey = document.conversation.rkey
-        with _sink(app, target) as write:
+        with sink(app, target) as write:
             for piece in _writer(form)(document):
                 write(piece.encode())
     if target is not None:
@@ -117,22 +117,6 @@ def _writer(form: str) -> "Callable[[Document], Iterator[str]]":
     from lettaspace.export.jsonfile import json_document, json_lines
 
     return json_document if form == "json" else json_lines
-
-
-@contextmanager
-def _sink(app: App, target: Path | None) -> Iterator[Callable[[bytes], object]]:
-    """Takes the bytes of the export: UTF-8, whatever the locale."""
-    if target is not None:
-        from lettaspace.export.files import replaced
-
-        with replaced(target, home=app.home) as file:
-            yield file.write
-        return
-    sys.stdout.flush()
-    stream = sys.stdout.buffer
-    app.out.started = True
-    yield stream.write
-    stream.flush()
 
 
 def _form_of(target: Path | None) -> str:

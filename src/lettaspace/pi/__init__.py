@@ -1,0 +1,1 @@
+"""pi's session files: into a space, and out of it."""
