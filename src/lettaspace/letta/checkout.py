@@ -89,9 +89,14 @@ class Checkout:
         return present, absent
 
     @property
+    def is_own_sparse(self) -> bool:
+        """Whether files were left out of the work tree by us."""
+        return (self._sparse_file() or b"").startswith(SPARSE_HEADER)
+
+    @property
     def is_foreign_sparse(self) -> bool:
         """Whether somebody chose by himself which files are in the work tree."""
-        if self._is_own_sparse():
+        if self.is_own_sparse:
             return False
         wanted = ("config", "--type=bool", "--get", "core.sparseCheckout")
         return self._git.run(*wanted, settings=self._settings).out.strip() == "true"
@@ -175,7 +180,7 @@ class Checkout:
 
     def _choose(self, left_out: Set[str]) -> None:
         """Says to git which files are not to be in the work tree; what is there stays for now."""
-        if left_out or self._is_own_sparse():
+        if left_out or self.is_own_sparse:
             self._sparse.parent.mkdir(exist_ok=True)
             self._write(self._sparse, SPARSE_HEADER + code.patterns(left_out))
             wanted = ("config", "--worktree", "core.sparseCheckout", "true")
@@ -183,7 +188,7 @@ class Checkout:
 
     def _choose_again(self, chosen: bytes | None) -> None:
         """What was said before; None: nothing."""
-        if not self._is_own_sparse():
+        if not self.is_own_sparse:
             return
         if chosen is not None and chosen.startswith(SPARSE_HEADER):
             self._write(self._sparse, chosen)
@@ -197,9 +202,6 @@ class Checkout:
             return self._sparse.read_bytes()
         except OSError:
             return None
-
-    def _is_own_sparse(self) -> bool:
-        return (self._sparse_file() or b"").startswith(SPARSE_HEADER)
 
     # Taking back
 

@@ -153,7 +153,6 @@ def restore(
     with said():
         if not cloning.is_free(directory):
             repository = Repository(directory)
-            repository.memory.state().require()
             with alone(repository.directory()):
                 return _Restoring(space, repository, stored, allow_code).run()
         left = cloning.clone(space, stored, directory, allow_code=allow_code)
@@ -194,8 +193,12 @@ class _Storing:
             return replace(report, outcome=Outcome.UNRESOLVED)
         if stored is not None:
             take_in(self._space, repository, stored)
+        # What a record of ours said must be remembered here: another one may take its place.
+        repository.keep(LOCAL + branch, local)
+        if not repository.is_ancestor(revision, local):
+            repository.point(APART + revision, revision)
         head = self._head(local, branch)
-        others = self._others(head, {local, revision})
+        others = self._others(head)
         if stored is None or (head, others, branch) != (stored.head, stored.others, stored.branch):
             written = self._write(head, others, branch)
             if written is None:
@@ -217,10 +220,10 @@ class _Storing:
             return local  # it was here once, so somebody went back, or wrote it anew
         return stored.head
 
-    def _others(self, head: str, own: set[str]) -> tuple[str, ...]:
+    def _others(self, head: str) -> tuple[str, ...]:
         """Every other commit that must not be lost: what was here, or is in the record."""
         repository = self._repository
-        every = {head, *own, *repository.refs(OURS).values()}
+        every = {head, *repository.refs(OURS).values()}
         if self._stored is not None:
             every |= {self._stored.head, *self._stored.others}
         others = tuple(each for each in repository.independent(every) if each != head)
@@ -331,6 +334,8 @@ class _Restoring:
     def _move(self, report: MemoryReport, old: str, new: str, done: Outcome) -> MemoryReport:
         """Takes the work tree there, with the code that may be in it."""
         repository, checkout = self._repository, self._checkout
+        if old == new and not checkout.is_own_sparse:
+            return self._done(replace(report, outcome=done), new)
         present, absent = checkout.entries()
         found = held(repository, new, present)
         left_out = found.without(self._allow_code)
@@ -350,9 +355,13 @@ class _Restoring:
             return replace(report, outcome=Outcome.BUSY)
         if moved is Moved.IN_THE_WAY:
             return replace(report, outcome=Outcome.UNCOMMITTED)
-        if repository.is_ancestor(self._stored.head, new):
-            repository.keep(SYNCED + self._stored.branch, self._stored.head)
-        return replace(report, outcome=done, local=new)
+        return self._done(replace(report, outcome=done, local=new), new)
+
+    def _done(self, report: MemoryReport, local: str) -> MemoryReport:
+        """Notes that the branch has the stored head in its history, if it does."""
+        if self._repository.is_ancestor(self._stored.head, local):
+            self._repository.keep(SYNCED + self._stored.branch, self._stored.head)
+        return report
 
     def _ended(self, report: MemoryReport, local: str) -> MemoryReport:
         return replace(report, refs=tuple(_kept(self._repository, report.local or local)))
@@ -373,8 +382,8 @@ def take_in(space: "Space", repository: Repository, stored: Stored) -> None:
             if not repository.is_commit(head):
                 raise Damaged(f"the memory of {stored.agent} has no bundle with commit {head}")
         bundles.check_connected(repository, missing)
-    if not repository.is_branch(stored.branch):
-        raise Damaged(f"the memory of {stored.agent} names no branch")
+        if not repository.is_branch(stored.branch):
+            raise Damaged(f"the memory of {stored.agent} names no branch")
     if stored.head in missing:
         repository.keep(STORED + stored.branch, stored.head)
     for head in stored.others:

@@ -5,7 +5,7 @@ but for the branch that a checkout takes forward (`checkout`):
 
 - `synced/<branch>`: the stored head that the branch last had in its history;
 - `stored/<branch>`: the stored head as it was last seen, where the branch lacks it;
-- `local/<branch>`: where the branch stood when it could not be merged with that;
+- `local/<branch>`: where the branch stood when it was last stored, or could not be merged;
 - `apart/<commit>`: whatever one of these named before and has no more in its history, and the
   other heads of the record. git never collects what they name.
 """
@@ -40,6 +40,7 @@ class Repository:
         self.memory = MemoryDirectory(path, timeout=TIMEOUT)
         self.git = self.memory.git
         self.path = self.memory.path
+        self._directory: Path | None = None
         self.settings: Mapping[str, str] = {
             "core.useReplaceRefs": "false",
             "gc.auto": "0",
@@ -68,7 +69,10 @@ class Repository:
 
     def directory(self) -> Path:
         """Where git keeps the repository."""
-        return Path(self.ask("itself", "rev-parse", "--absolute-git-dir").removesuffix("\n"))
+        if self._directory is None:
+            found = self.ask("itself", "rev-parse", "--absolute-git-dir")
+            self._directory = Path(found.removesuffix("\n"))
+        return self._directory
 
     def is_shallow(self) -> bool:
         return self.ask("itself", "rev-parse", "--is-shallow-repository").strip() == "true"
@@ -93,13 +97,14 @@ class Repository:
 
     def has(self, revision: str) -> bool:
         """Whether a ref leads to that commit, so that all of its history is here, and stays."""
-        if not self.is_commit(revision):
-            return False
-        found = self.ask("its refs", "for-each-ref", "--count=1", f"--contains={revision}")
-        return bool(found)
+        wanted = ("for-each-ref", "--count=1", f"--contains={revision}")
+        found = self.git.run(*wanted, settings=self.settings)
+        return not found.code and bool(found.out)
 
     def is_ancestor(self, older: str, newer: str) -> bool:
         """Whether `newer` is `older`, or has it in its history."""
+        if older == newer:
+            return True
         found = self.git.run("merge-base", "--is-ancestor", older, newer, settings=self.settings)
         if found.code not in (0, 1):
             raise Damaged(f"{self.path}: git cannot compare two commits")
@@ -111,7 +116,7 @@ class Repository:
 
     def is_branch(self, name: str) -> bool:
         """Whether a branch may be called so."""
-        if not name or "\0" in name:
+        if name.startswith("-") or "\0" in name:
             return False
         return not self.git.run("check-ref-format", f"{HEADS}{name}").code
 
