@@ -125,7 +125,8 @@ def message_value(view: View, rkey: str) -> Value:
 
 def updated(value: Value, at: str, **fields: Any) -> Value:
     """A record's next version: with these fields, and an `updatedAt` that is later than before."""
-    return {**value, **fields, "updatedAt": after(at, value.get("updatedAt"))}
+    stored = value.get("updatedAt", value.get("createdAt"))
+    return {**value, **fields, "updatedAt": after(at, stored)}
 
 
 def appended(connection: Connection, conversation: int, key: str) -> str | None:
