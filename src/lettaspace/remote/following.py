@@ -8,13 +8,12 @@ host does not answer.
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 from lettaspace.conversation.listing import Pulse
 from lettaspace.conversation.space import Space
 from lettaspace.errors import LettaspaceError
 from lettaspace.remote.mirror import Mirror
-from lettaspace.remote.syncing import SyncReport
 
 TICK: Final = 0.5
 """Seconds between two looks at whether anything was written here."""
@@ -26,6 +25,16 @@ SELDOM: Final = 60.0
 """Seconds between two questions to the host, and what they grow to while nothing happens."""
 AFTER_FAILURE: Final = 5.0
 AT_MOST: Final = 300.0
+
+
+class Doing(Protocol):
+    """What a sync reports."""
+
+    @property
+    def did_something(self) -> bool: ...
+
+
+R = TypeVar("R", bound=Doing)
 
 
 class Pace:
@@ -65,7 +74,7 @@ class Pace:
         self._next_question = now + pause
 
 
-class Follower:
+class Follower(Generic[R]):
     """Calls `sync` in a thread whenever it is time, until it is stopped.
 
     `on_report` is told of each sync that did something, `on_problem` of each new problem: once,
@@ -75,9 +84,9 @@ class Follower:
     def __init__(
         self,
         space: Space,
-        sync: Callable[[], SyncReport],
+        sync: Callable[[], R],
         *,
-        on_report: Callable[[SyncReport], None] = lambda _report: None,
+        on_report: Callable[[R], None] = lambda _report: None,
         on_problem: Callable[[LettaspaceError], None] = lambda _error: None,
     ) -> None:
         self._space = space

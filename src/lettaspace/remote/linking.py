@@ -5,7 +5,8 @@ with.
         report = link.syncer().sync()
 """
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
@@ -27,19 +28,27 @@ def quiet(_what: str, _done: int, _total: int) -> None:
 
 
 class Link:
-    """A replica and its host. Raises Conflict for a space that is none of the account's."""
+    """A replica and its host. Raises Conflict for a space that is none of the account's.
 
-    def __init__(self, space: Space, account: Account) -> None:
+    `sleep` is what waits where the host has to be left alone.
+    """
+
+    def __init__(
+        self, space: Space, account: Account, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         with space.database.read() as connection:
             replica = replicas.own(connection)
-        if replica is None or replica.author != account.did:
+        if replica is None:
             raise Conflict(
-                f"the space at {space.home} is not {account.did}'s yet; "
-                "`lettaspace adopt` moves it there"
+                f"the space at {space.home} is not {account.name}'s yet: `lettaspace adopt` moves "
+                "it there, `lettaspace adopt --dry-run` says what that does"
             )
+        if replica.author != account.did:
+            raise Conflict(replicas.taken(replica, account.did))
         self.space = space
         self.account = account
-        self.client = account.client()
+        self.client = account.client(sleep=sleep)
+        self._sleep = sleep
         self.host = HostRepo(self.client, replica.space, replica.author)
         self._resolver: Resolver | None = None
 
@@ -61,7 +70,13 @@ class Link:
 
     def syncer(self, progress: Progress = quiet) -> Syncer:
         """What syncs the account's own repo."""
-        return Syncer(self.space, self.host, self.keys(self.account.did), progress=progress)
+        return Syncer(
+            self.space,
+            self.host,
+            self.keys(self.account.did),
+            progress=progress,
+            sleep=self._sleep,
+        )
 
     def keys(self, did: str) -> Keys:
         """The key of a replica's author: as it was the last time, or asked for again."""

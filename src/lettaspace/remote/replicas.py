@@ -92,6 +92,26 @@ def attach(
         return made
 
 
+def attach_empty(database: Database, did: str, host: str) -> None:
+    """`attach`, where nobody writes yet; a store that anybody has written in stays as it is, but
+    that the account has moved to another host is noted."""
+    with database.read() as connection:
+        found = own(connection)
+        if found is None and has_local_records(connection):
+            return
+    if found is None or (found.author == did and found.host != host):
+        attach(database, did, host, space=None if found is None else found.space)
+
+
+def detach_empty(database: Database) -> None:
+    """Takes back an `attach` that came to nothing: where neither the account nor any member has
+    a record here, the home belongs to nobody again."""
+    with database.write() as connection:
+        if connection.execute(select(schema.records.c.id).limit(1)).first() is None:
+            for table in (schema.held, schema.mirror_blobs, schema.mirror, schema.replicas):
+                connection.execute(delete(table))
+
+
 def add_member(
     database: Database, space: str, did: str, host: str, *, signing_key: str | None = None
 ) -> Replica:
@@ -155,11 +175,16 @@ def refuse_others(connection: Connection, did: str, space: str) -> Replica | Non
     this space."""
     found = own(connection)
     if found is not None and (found.author, found.space) != (did, space):
-        raise Conflict(
-            f"this home is {found.author}'s, in {found.space}; "
-            f"for {did} take another one (lettaspace --home DIR ...)"
-        )
+        raise Conflict(taken(found, did))
     return found
+
+
+def taken(replica: Replica, did: str) -> str:
+    """Why a home with this own replica is not another account's."""
+    return (
+        f"this home is {replica.author}'s, in {replica.space}; "
+        f"for {did} take another one (lettaspace --home DIR ...)"
+    )
 
 
 def has_local_records(connection: Connection) -> bool:

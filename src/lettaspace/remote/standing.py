@@ -3,15 +3,19 @@
 What is here is known at any time; what is there only when the host is asked.
 """
 
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
 from lettaspace.conversation.space import Space
-from lettaspace.errors import LettaspaceError
+from lettaspace.errors import Conflict, HostRefused, LettaspaceError
 from lettaspace.remote import replicas
 from lettaspace.remote.hostrepo import HostRepo
 from lettaspace.remote.mirror import Mirror
 from lettaspace.remote.syncing import problem
+
+_PASSING = frozenset({"unreachable", "signed-out", "rate-limited", "emptied"})
+"""Problems that are over once the host answers."""
 
 LOOK = 1_000
 """Records that are counted one by one, here as well as there."""
@@ -28,8 +32,11 @@ class Standing:
     """Records that changed at the host since the last sync; at `LOOK`, so many or more."""
     synced_at: int | None = None
     problem: str | None = None
-    """What kept the last sync from being one; see `syncing.problem`."""
+    """What kept the last sync from being one, or keeps the host from answering; see
+    `syncing.problem`."""
     problem_since: int | None = None
+    until: float | None = None
+    """Until when the host asks to be left alone."""
     diverged: list[str] = field(default_factory=list[str])
     """TIDs of conversations that two machines went on with, and of the forks that came of it."""
     held: dict[str, int] = field(default_factory=dict[str, int])
@@ -79,15 +86,26 @@ def standing(space: Space, host: HostRepo | None = None) -> Standing | None:
         try:
             found.behind = _behind(host, replica)
         except LettaspaceError as error:
-            found.problem = problem(error)
+            if (now := problem(error)) != found.problem:
+                found.problem, found.problem_since = now, None
+            if isinstance(error, HostRefused) and error.retry_after is not None:
+                found.until = time.time() + error.retry_after
+        else:
+            if found.problem in _PASSING:
+                found.problem = found.problem_since = None
     return found
 
 
 def _behind(host: HostRepo, replica: replicas.Replica) -> int:
-    """How many records changed at the host since `replica.rev`."""
+    """How many records changed at the host since `replica.rev`. Raises Conflict where the host
+    has none of them any more."""
     changed: set[tuple[str, str]] = set()
+    commit = None
     for page in host.ops(replica.rev or None, values=False, page=LOOK):
+        commit = page.commit
         changed |= {(op.collection, op.rkey) for op in page.ops}
         if len(changed) >= LOOK:
-            break
+            return len(changed)
+    if replica.rev and commit is None and host.latest_commit() is None:
+        raise Conflict("the host has nothing of this space any more")
     return len(changed)

@@ -16,10 +16,11 @@ from lettaspace.errors import Conflict, HostRefused, LettaspaceError, SignedOut,
 from lettaspace.remote import replicas
 from lettaspace.remote.branches import Divergence
 from lettaspace.remote.hostrepo import HostRepo
-from lettaspace.remote.mirror import NO_BLOB, REFUSED, Mirror
+from lettaspace.remote.mirror import DELETED, NO_BLOB, REFUSED, Mirror
 from lettaspace.remote.pulling import Emptied, Keys, Puller
 from lettaspace.remote.pushing import Pushed, Pusher, Stale
 from lettaspace.remote.taking import Taken, Terms
+from lettaspace.space.sethash import SetHash
 from lettaspace.space.verify import Progress
 
 ROUNDS = 8
@@ -113,6 +114,17 @@ class Syncer:
             raise
         self._note(None)
         return report
+
+    def start_over(self) -> None:
+        """Forgets what the host has: the next sync looks at all of it, and gives it whatever it
+        lacks, what somebody deleted there as well. For a host that has lost everything."""
+        with self._repo.database.write() as connection:
+            mirror = Mirror(connection, self._repo.id)
+            mirror.clear()
+            mirror.forget_blobs()
+            mirror.release([key for key, _ in mirror.held(DELETED)])
+            mirror.set_head(None, SetHash().state)
+            mirror.set_pushed(None)
 
     def _rounds(self, report: SyncReport, pull: bool, push: bool) -> None:
         for pause in _PAUSES[:ROUNDS]:

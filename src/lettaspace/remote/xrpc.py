@@ -97,7 +97,8 @@ class Client:
 
     `origin` is scheme, host and port. `transport` is one of httpx, where connections are not to
     be made in the usual way (`transport.Checked`); without one the environment's proxies are
-    used. `timeout` is `READ`, `patience` is `PATIENCE`. Raises InvalidInput for no origin.
+    used. `timeout` is `READ`, `patience` is `PATIENCE`, `tries` is `TRIES`. Raises InvalidInput
+    for no origin.
 
     All calls raise HostRefused, SignedOut (by way of `auth`), and Unreachable; its `sent` is
     False only where the host certainly did nothing. InvalidInput: no such method ships here.
@@ -113,6 +114,7 @@ class Client:
         sleep: Callable[[float], None] = time.sleep,
         timeout: float = READ,
         patience: float = PATIENCE,
+        tries: int = TRIES,
     ) -> None:
         import httpx
 
@@ -123,6 +125,7 @@ class Client:
         self._clock = clock
         self._sleep = sleep
         self._patience = patience
+        self._tries = tries
         self._nonce: str | None = None
         self._http = httpx.Client(
             transport=transport,
@@ -227,7 +230,7 @@ class Client:
     def _patiently(self, request: _Request, attempt: Callable[[], T]) -> T:
         """The outcome of an attempt, or of a later one where another may be made."""
         safe = request.method.kind == "query"
-        for number in range(1, TRIES):
+        for number in range(1, self._tries):
             try:
                 return attempt()
             except Failed as error:
