@@ -10,6 +10,8 @@ from typing import Any
 from sqlalchemy import delete
 
 from lettaspace.atproto.uri import parse_space_ref
+from lettaspace.conversation.records import Address
+from lettaspace.conversation.space import Space
 from lettaspace.errors import HostRefused, LettaspaceError
 from lettaspace.network.documents import PDS, PDS_TYPE
 from lettaspace.remote import replicas
@@ -114,7 +116,7 @@ class _Members:
             return
         with self._client(origin, credentials, did) as client:
             syncer = Syncer(
-                link.space.member(did),
+                _writable(link.space, did),
                 HostRepo(client, self._space, did),
                 link.keys(did),
                 own=False,
@@ -149,4 +151,9 @@ def _forget(link: Link, member: Replica) -> None:
             tx.connection.execute(delete(table).where(table.c.repo == member.repo))
         tx.connection.execute(delete(schema.repos).where(schema.repos.c.id == member.repo))
 
-    link.space.member(member.author).repo.run(work)
+    _writable(link.space, member.author).repo.run(work)
+
+
+def _writable(space: Space, did: str) -> Space:
+    """A member's part of the space, which nobody but a sync writes."""
+    return Space(space.home, space.identity, space.database, Address(space.ref, did))
