@@ -3,6 +3,7 @@
 Source: SessionManager of pi 0.73 and 1.6, which passes over lines that are no JSON.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +30,8 @@ OLDER_COPY: Final = "olderCopy"
 
 _LOSSES = frozenset({TORN_ROW, UNREADABLE_ROW, MISSING_MESSAGE})
 
-_START = b'{"type":"'
+# Inside an entry's texts quotes are escaped, so what looks like the start of one is one.
+_STARTS = re.compile(rb'\{"type":"[a-z_]{1,64}","id":"[^"]{1,64}","parentId":')
 
 
 class Finding(NamedTuple):
@@ -148,8 +150,8 @@ def _rows(line: Line, bad: list[int], findings: list[Finding]) -> Iterator[Row]:
         bad.append(line.number)
         torn = not line.ended
         findings.append(Finding(TORN_ROW if torn else error.kind, line.number, error.reason))
-        cut = raw.rfind(_START, 1)
-        if cut < 1:
+        cut = max((found.start() for found in _STARTS.finditer(raw)), default=0)
+        if not cut:
             return
         try:
             value = _object(raw[cut:], line.offset + cut)

@@ -198,12 +198,14 @@ class _Replaying:
         for each in seen:
             if entries[each].type == EDIT:
                 self.edit(entries[each].value, edits)
-        window = [] if newest is None else [path[newest]]
-        for each in seen:
-            row = entries[each]
-            omitted = each in edits and edits[each] is None
-            if is_given(row) and row.type != COMPACTION and not omitted:
-                window.append(each)
+        given = [each for each in seen if entries[each].type != COMPACTION]
+        if newest is not None:
+            given.insert(0, path[newest])
+        window = [
+            each
+            for each in given
+            if is_given(entries[each]) and not (each in edits and edits[each] is None)
+        ]
         return _Context(window, edits)
 
     def kept(self, before: Sequence[int], compaction: Row) -> list[int]:

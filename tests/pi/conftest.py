@@ -1,0 +1,1 @@
+from tests.letta.conftest import open_space, space  # noqa: F401
