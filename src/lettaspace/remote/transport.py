@@ -9,6 +9,7 @@ of `network`; here they hold for a client that keeps connections open.
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from ssl import SSLContext
 from typing import Any, cast
 
@@ -39,7 +40,7 @@ class Checked(httpx.BaseTransport):
     ) -> None:
         self._development = development
         self._pool = httpcore.ConnectionPool(
-            trust or httpx.create_ssl_context(trust_env=False),
+            trust or _trusted(),
             max_connections=_CONNECTIONS,
             keepalive_expiry=_IDLE,
             network_backend=_Backend(lookup, development=development),
@@ -127,6 +128,12 @@ class _Body(httpx.SyncByteStream):
     def close(self) -> None:
         if (close := getattr(self._stream, "close", None)) is not None:
             close()
+
+
+@cache
+def _trusted() -> SSLContext:
+    """Whose certificates are taken; the environment has no say."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 @contextmanager

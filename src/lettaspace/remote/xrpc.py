@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias, TypeVar
 
@@ -24,6 +25,8 @@ from lettaspace.remote import answers
 from lettaspace.remote.answers import Failed, TooLarge
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 AGENT: Final = f"lettaspace/{__version__}"
@@ -129,6 +132,7 @@ class Client:
         self._nonce: str | None = None
         self._http = httpx.Client(
             transport=transport,
+            verify=_trusted(),
             timeout=httpx.Timeout(timeout, connect=min(CONNECT, timeout)),
             limits=httpx.Limits(keepalive_expiry=_IDLE),
             headers={"user-agent": AGENT, "accept-encoding": "gzip"},
@@ -323,6 +327,14 @@ class Client:
         date = answers.date(response)
         if date is not None:
             self.skew = date - self._clock()
+
+
+@cache
+def _trusted() -> "ssl.SSLContext":
+    """Whose certificates are taken. Reading them takes longer than most requests."""
+    import httpx
+
+    return httpx.create_ssl_context()
 
 
 @contextmanager
