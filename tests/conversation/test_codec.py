@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lettaspace.atproto import cbor
@@ -575,6 +575,8 @@ def test_the_limit_is_always_met(small_limit, text, is_message):
 
 
 @given(texts_with_constants)
+@example("[23, 24, 255, 256, 65535, 65536, 4294967295, 4294967296]")
+@example("[-24, -25, -256, -257, -65536, -65537, -4294967296, -4294967297]")
 def test_sizes_are_measured_exactly(text):
     """The limit is decided without encoding, so the measure has to be that of the encoding."""
     payload = {"x": loads(text), "image": [{"type": "image", "data": "AAAA" * 99}]}

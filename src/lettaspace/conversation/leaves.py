@@ -242,7 +242,8 @@ class _Plan:
                 size += part.size
                 least += part.least
         else:
-            size = _head(abs(value)) if kind is int else 1
+            # A negative number's head counts from -1 down.
+            size = _head(max(value, ~value)) if kind is int else 1
             return _Size(size, size)
         self.trees.append(_Tree(first, self.count + 1, least, size, parent, key, payload))
         return _Size(size, least)
