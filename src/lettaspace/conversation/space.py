@@ -133,7 +133,7 @@ class Space:
         try:
             key_file = home / IDENTITY_FILE
             address = _attached(database)
-            if address is None and not key_file.exists() and database.authors():
+            if address is None and _is_lost(key_file, database):
                 # A fresh key would show an empty space beside the one that is there.
                 raise StoreUnavailable(f"{key_file} is missing; put the one of this store back")
             return cls(home, Identity.open(key_file), database, address)
@@ -407,6 +407,12 @@ class Space:
     def _view(self) -> Iterator[tuple[Connection, View]]:
         with self.database.read() as connection:
             yield connection, View(connection, self.repo.id)
+
+
+def _is_lost(key_file: Path, database: Database) -> bool:
+    """Whether the key of a store that is in use is not there. Whoever makes a store right now
+    makes the key first: so it is looked for again once the store is seen to be in use."""
+    return not key_file.exists() and bool(database.authors()) and not key_file.exists()
 
 
 def _attached(database: Database) -> Address | None:
