@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from io import BytesIO, TextIOWrapper
@@ -19,6 +19,8 @@ from lettaspace.cli.run import run
 from lettaspace.conversation.space import Space
 from lettaspace.demo import write_directory
 from lettaspace.letta.importer import import_directory
+from tests.cli import machines
+from tests.server.hosts import Server
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +39,36 @@ class Outcome:
 Cli = Callable[..., Outcome]
 
 
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A host for the tests of a whole run, each with accounts of its own."""
+    with machines.real_time_host(tmp_path_factory.mktemp("host") / "host.db") as server:
+        yield server
+
+
+@pytest.fixture
+def world(served: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> machines.World:
+    """An account on a host, and no Letta directory on its machines."""
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    return machines.World(served, tmp_path, monkeypatch, on)
+
+
+@pytest.fixture
+def other_world(served: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> machines.World:
+    """Another account."""
+    return machines.World(served, tmp_path / "other", monkeypatch, on)
+
+
 @pytest.fixture
 def cli(home: Path) -> Cli:
     """Runs a command line in this process, on `home`."""
-    return _on(home)
+    return on(home)
 
 
 @pytest.fixture
 def demo(demo_home: Path) -> Cli:
     """Runs a command line in this process, on the demo."""
-    return _on(demo_home)
+    return on(demo_home)
 
 
 def process(
@@ -77,7 +99,9 @@ def demo_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "home"
 
 
-def _on(home: Path) -> Cli:
+def on(home: Path) -> Cli:
+    """Runs command lines in this process, on a home."""
+
     def call(*arguments: str | Path) -> Outcome:
         out = TextIOWrapper(BytesIO(), encoding="utf-8", newline="")
         err = TextIOWrapper(BytesIO(), encoding="utf-8", newline="")

@@ -81,7 +81,7 @@ def test_with_letta_there_is_no_demo(
 
 def test_status_without_a_space(cli: Cli, home: Path) -> None:
     status = cli("status", "--json").json
-    assert list(status) == ["version", "home", "exists", "letta"]
+    assert list(status) == ["version", "home", "exists", "letta", "remote"]
     assert status["exists"] is False
     assert status["letta"]["exists"] is False
     assert "none yet" in cli("status").out
@@ -97,7 +97,7 @@ def test_status_counts_what_is_not_in_the_space_yet(cli: Cli, home: Path, tmp_pa
     status = cli("status", "--letta", store.path, "--json").json
     assert list(status) == [
         "version", "home", "exists", "did", "space", "rev", "lastWrite", "agents", "conversations",
-        "messages", "active", "incomplete", "letta",
+        "messages", "active", "incomplete", "letta", "remote",
     ]  # fmt: skip
     assert status["letta"]["toSync"] == 0
     assert (status["conversations"], status["messages"], status["active"]) == (1, 4, 4)

@@ -2,7 +2,10 @@
 
 COMMANDS = {
     "up": "Bring in what is new, follow it, and show it in a browser.",
-    "sync": "Bring Letta Code's directory in.",
+    "sync": "Bring Letta Code's directory in, and sync with your account's host.",
+    "push": "Give your account's host what is new here.",
+    "pull": "Take what is new at your account's host.",
+    "clone": "Bring a space to this machine from its host.",
     "conversations": "List conversations, the most recently used first.",
     "agents": "List agents.",
     "show": "Show a conversation: its transcript, or what the model sees.",

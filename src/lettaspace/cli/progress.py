@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 Step = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is done, and how much there is."""
+"""Told what is being done, how much of it is done, and how much there is; 0: not known."""
 
 
 @contextmanager
@@ -23,8 +23,8 @@ def steps() -> Iterator[Step]:
 
         def step(what: str, done: int, total: int) -> None:
             if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total)
-            bars.update(tasks[what], completed=done, total=total)
+                tasks[what] = bars.add_task(what, total=total or None)
+            bars.update(tasks[what], completed=done, total=total or None)
 
         yield step
 

@@ -1,7 +1,8 @@
 """`lettaspace login`: sign in to the host of an account."""
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -15,14 +16,30 @@ if TYPE_CHECKING:
     from lettaspace.remote.signin import Place
 
 
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def sign_in_options(command: F) -> F:
+    """How to sign in: the options that `sign_in` takes."""
+    for option in (
+        click.option("--no-browser", is_flag=True, help="Only print the address to open."),
+        click.option(
+            "--user", metavar="HANDLE", help="Who signs in, where a URL says only the host."
+        ),
+        password_option,
+        click.option(
+            "--app-password",
+            is_flag=True,
+            help="Sign in with a password instead of in the browser.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 @cataloged("login")
 @click.argument("who", metavar="HANDLE|DID|URL")
-@click.option(
-    "--app-password", is_flag=True, help="Sign in with a password instead of in the browser."
-)
-@password_option
-@click.option("--user", metavar="HANDLE", help="Who signs in, where a URL says only the host.")
-@click.option("--no-browser", is_flag=True, help="Only print the address to open.")
+@sign_in_options
 @json_option
 @click.pass_obj
 def command(
@@ -40,6 +57,31 @@ def command(
     (--password-stdin), never given as an argument; an app password cannot read the repos of
     other members.
     """
+    account = sign_in(
+        app,
+        who,
+        app_password=app_password,
+        password_stdin=password_stdin,
+        user=user,
+        no_browser=no_browser,
+    )
+    if app.json:
+        app.out.json(form(account, "good"))
+        return
+    for sentence in sentences(account):
+        app.out.line(sentence)
+
+
+def sign_in(
+    app: App,
+    who: str,
+    *,
+    app_password: bool,
+    password_stdin: bool,
+    user: str | None,
+    no_browser: bool,
+) -> "Account":
+    """Signs in, and says so unless the answer is to be JSON. Raises as `remote.signin` does."""
     from lettaspace.remote.signin import find
 
     place = find(who)
@@ -47,12 +89,9 @@ def command(
         account = _with_password(app, place, user, password_stdin)
     else:
         account = _with_oauth(app, place, user, no_browser)
-    if app.json:
-        app.out.json(form(account, "good"))
-        return
-    app.out.line(f"Signed in to {account.host} as {field(account.name)}.")
-    for sentence in sentences(account):
-        app.out.line(sentence)
+    if not app.json:
+        app.out.line(f"Signed in to {account.host} as {field(account.name)}.")
+    return account
 
 
 def _with_password(app: App, place: "Place", user: str | None, from_stdin: bool) -> "Account":

@@ -8,6 +8,7 @@ import click
 from lettaspace.cli.app import App, cataloged, exists, json_option, letta_option
 from lettaspace.cli.commands.sync import letta_directory
 from lettaspace.cli.render import local_time
+from lettaspace.cli.standing import remote_form, remote_lines
 from lettaspace.cli.text import counted, field
 
 if TYPE_CHECKING:
@@ -16,10 +17,15 @@ if TYPE_CHECKING:
 
 @cataloged("status")
 @letta_option
+@click.option("--offline", is_flag=True, help="Ask no host.")
 @json_option
 @click.pass_obj
-def command(app: App, letta: Path | None) -> None:
-    """Say where the space is, whose it is, what it holds, and what is not in it yet."""
+def command(app: App, letta: Path | None, offline: bool) -> None:
+    """Say where the space is, whose it is, what it holds, what is not in it yet, and how it
+    stands to the account's host.
+
+    A host that cannot be reached is no error: it is said.
+    """
     from lettaspace import __version__
     from lettaspace.conversation.space import STORE_FILE
 
@@ -28,12 +34,14 @@ def command(app: App, letta: Path | None) -> None:
     if exists(app.home / STORE_FILE):
         with app.open() as space:
             form |= _held(space) | {"letta": _waiting(space, directory)}
+            form["remote"] = remote_form(app.home, space, offline=offline)
     else:
         form |= {"exists": False, "letta": _waiting(None, directory)}
+        form["remote"] = remote_form(app.home, None, offline=offline)
     if app.json:
         app.out.json(form)
         return
-    for name, value in _lines(form):
+    for name, value in [*_lines(form), *remote_lines(form["remote"])]:
         app.out.line(f"{app.out.style(f'{name:<14}', 'bold')}{value}")
 
 

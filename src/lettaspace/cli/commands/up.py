@@ -4,18 +4,22 @@ import contextlib
 import shlex
 import shutil
 import sys
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lettaspace.cli.app import DEMO, App, cataloged, json_option, letta_option
+from lettaspace.cli.app import DEMO, App, cataloged, exists, json_option, letta_option
 from lettaspace.cli.commands.sync import bring_in, letta_directory, summarise
+from lettaspace.cli.remote import open_space
 from lettaspace.cli.text import counted, field
 
 if TYPE_CHECKING:
+    from lettaspace.conversation.space import Space
     from lettaspace.letta.report import Report
+    from lettaspace.remote.account import Account
 
 PORT = 7430
 """As `viewer.server.PORT`, which would take long to import."""
@@ -27,7 +31,9 @@ LETTA = "letta"
 @dataclass(frozen=True, slots=True)
 class _Target:
     home: Path
-    directory: Path
+    directory: Path | None
+    """Letta's, or the one that stands for it; None where the space is an account's and Letta
+    was never here."""
     demo: bool
 
 
@@ -35,6 +41,7 @@ class _Target:
 @letta_option
 @click.option("--once", is_flag=True, help="Only bring in what is new; serve nothing.")
 @click.option("--watch/--no-watch", default=True, help="Follow Letta's directory. Default: yes.")
+@click.option("--no-host", is_flag=True, help="Leave the account's host alone.")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help=f"Default: {PORT}.")
 @click.option(
     "--host", default="127.0.0.1", metavar="ADDRESS", help="Address to serve on. Default: loopback."
@@ -51,6 +58,7 @@ def command(
     letta: Path | None,
     once: bool,
     watch: bool,
+    no_host: bool,
     port: int | None,
     host: str,
     names: tuple[str, ...],
@@ -62,10 +70,13 @@ def command(
     The viewer is served on this machine alone. Its address holds a random token; who opens it
     once may look on in that browser. On any other --host, secrets in the messages are redacted.
 
+    Where somebody is signed in the space is kept in sync with the account's host meanwhile.
+
     Where there is no Letta directory, a small demo space is made beside your own: in the
-    directory `demo` of the home. Your own space is left alone.
+    directory `demo` of the home. Your own space is left alone. One that is an account's is
+    served as it is.
     """
-    from lettaspace.conversation.space import Space
+    from lettaspace.remote.account import Account
 
     target = _target(app, letta)
     with contextlib.ExitStack() as stack:
@@ -75,8 +86,10 @@ def command(
             # Before the import, so that an address that cannot be had is said at once.
             serving = Serving(host, port, names, redact=not no_redact)
             stack.callback(serving.close)
-        space = stack.enter_context(Space.open(target.home))
-        report = bring_in(space, target.directory)
+        account = None if no_host else Account.load(target.home)
+        space = stack.enter_context(open_space(target.home, account))
+        directory = target.directory
+        report = None if directory is None else bring_in(space, directory)
         conversations = space.conversations()
         held = {
             "agents": len(space.agents()),
@@ -89,18 +102,41 @@ def command(
                 "demo": target.demo,
                 "home": str(target.home),
                 **held,
-                "sync": {"directory": str(target.directory), **report.to_json()},
+                "sync": report and {"directory": str(directory), **report.to_json()},
             }
             app.out.json(form if once else {**form, "url": serving.url})
         else:
             _tell(app, target, report, held)
             if once:
                 _say_what_next(app, target, first)
-            else:
-                serving.announce(app.out, watched=target.directory if watch else None)
-        sys.stdout.flush()
         if not once:
-            serving.run(space, target.directory, watch=watch, browser=browser)
+            beside = _beside(space, directory if watch else None, account)
+            if not app.json:
+                serving.announce(app.out, list(beside))
+            sys.stdout.flush()
+            serving.run(space, directory, list(beside.values()), browser=browser)
+
+
+def _beside(
+    space: "Space", directory: Path | None, account: "Account | None"
+) -> dict[str, AbstractContextManager[None]]:
+    """What is followed while the viewer is served, by what it is called."""
+    from lettaspace.cli.following import complain, host_followed, letta_followed, mention
+
+    found: dict[str, AbstractContextManager[None]] = {}
+    if directory is not None:
+        found[str(directory)] = letta_followed(space, directory, say=mention, complain=complain)
+    if account is not None:
+        from lettaspace.errors import Conflict
+        from lettaspace.remote.linking import Link
+
+        try:
+            Link(space, account).close()
+        except Conflict as error:
+            complain(str(error))
+        else:
+            found[account.host] = host_followed(space, account, say=mention, complain=complain)
+    return found
 
 
 def _target(app: App, letta: Path | None) -> _Target:
@@ -110,6 +146,8 @@ def _target(app: App, letta: Path | None) -> _Target:
     if letta is not None or directory.exists():
         list_directory(directory)
         return _Target(app.home, directory, demo=False)
+    if _is_an_accounts(app.home):
+        return _Target(app.home, None, demo=False)
     from lettaspace.demo import write_directory
     from lettaspace.errors import StoreUnavailable
 
@@ -121,14 +159,31 @@ def _target(app: App, letta: Path | None) -> _Target:
     return _Target(home, home / LETTA, demo=True)
 
 
-def _tell(app: App, target: _Target, report: "Report", held: dict[str, Any]) -> None:
+def _is_an_accounts(home: Path) -> bool:
+    """Whether somebody is signed in at a home, or its space is an account's all the same."""
+    from lettaspace.conversation.space import STORE_FILE
+    from lettaspace.remote.account import ACCOUNT_FILE
+
+    if exists(home / ACCOUNT_FILE):
+        return True
+    if not exists(home / STORE_FILE):
+        return False
+    from lettaspace.remote import replicas
+    from lettaspace.space.database import Database
+
+    with Database.open(home / STORE_FILE, create=False) as store, store.read() as connection:
+        return replicas.own(connection) is not None
+
+
+def _tell(app: App, target: _Target, report: "Report | None", held: dict[str, Any]) -> None:
     out = app.out
     if target.demo:
         out.line(f"There is no Letta Code directory at {field(str(letta_directory(None)))}.")
         out.line("This is a demo space with invented content; your own space was not touched.")
         out.line()
-    summarise(report, target.directory, out)
-    out.line()
+    if report is not None and target.directory is not None:
+        summarise(report, target.directory, out)
+        out.line()
     out.line(
         f"The space at {field(str(target.home))} holds "
         f"{counted(held['conversations'], 'conversation')} "
