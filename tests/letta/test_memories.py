@@ -15,13 +15,14 @@ from lettaspace.atproto.data import blob_refs
 from lettaspace.conversation.records import AGENT, MEMORY
 from lettaspace.conversation.space import Space
 from lettaspace.errors import Damaged, LettaspaceError, NotFound
-from lettaspace.letta import memories
+from lettaspace.letta import memorystoring
 from lettaspace.letta.build import agent_record
 from lettaspace.letta.memories import MemoryReport, Outcome, restore, store
 from lettaspace.letta.memoryrecord import stored_memory
 from lettaspace.space.writes import Create, Update
 from tests.conversation.memories import Link, Tree, commit, git, init
 from tests.letta.killing import killed
+from tests.letta.test_bundles import raw, tree
 
 AGENT_ID = "agent-local-plum"
 FIRST: Tree = {"MEMORY.md": b"# Index\n", "persona.md": b"Warm.\n", "human.md": b"Likes figs.\n"}
@@ -151,6 +152,7 @@ def test_there_and_back(a: Machine, b: Machine) -> None:
     assert a.restore().outcome is Outcome.FORWARDED
     assert (a.head, a.files(), a.status) == (b.head, b.files(), "")
     assert [a.restore().outcome, a.store().outcome] == [Outcome.CURRENT, Outcome.UNCHANGED]
+    assert list(a.space.verify()) == []
 
 
 def test_nothing_new_writes_nothing(a: Machine) -> None:
@@ -227,7 +229,7 @@ def test_uncommitted_changes_stay_where_they_are(a: Machine, b: Machine) -> None
 
 
 def test_many_bundles_become_one(a: Machine, b: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memories, "MAX_BUNDLES", 3)
+    monkeypatch.setattr(memorystoring, "MAX_BUNDLES", 3)
     counts = []
     for number in range(5):
         a.edit("human.md", f"Day {number}.\n")
@@ -445,6 +447,23 @@ def test_the_record_that_lost_loses_no_history(
         assert machine.status == ""
 
 
+def test_what_was_stored_is_remembered_when_the_user_goes_back(
+    a: Machine, b: Machine, tmp_path: Path
+) -> None:
+    apart(a, b, {"human.md": b"Ours.\n"}, {"human.md": b"Theirs.\n"})
+    b.store()
+    theirs = b.head
+    a.edit("persona.md", "Brisk.\n")
+    a.store()
+    # This record is later than the one with both.
+    send(a, b)
+    git(b.memory, "reset", "-q", "--hard", "HEAD~1")
+    assert theirs not in b.in_the_space(tmp_path)
+    b.sync()
+    assert {theirs, a.head} <= b.in_the_space(tmp_path)
+    assert b.head == a.head
+
+
 def test_nothing_is_lost_whatever_the_order(make: Make, a: Machine, tmp_path: Path) -> None:
     """Three machines edit, store, exchange and rewrite in an order that chance decides."""
     import random
@@ -456,7 +475,7 @@ def test_nothing_is_lost_whatever_the_order(make: Make, a: Machine, tmp_path: Pa
         send(a, machine)
         machine.restore()
     made = a.commits()
-    for number in range(24):
+    for number in range(16):
         machine = chance.choice(machines)
         what = chance.choice(["edit", "edit", "sync", "store", "amend", "reset", "exchange"])
         if what == "edit":
@@ -506,7 +525,7 @@ def test_a_history_that_was_written_anew_here_is_the_users_will(
 def test_many_other_heads_are_tied_together(
     a: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memories, "MAX_HEADS", 3)
+    monkeypatch.setattr(memorystoring, "MAX_HEADS", 3)
     heads = set()
     for number in range(6):
         git(a.memory, "commit", "-q", "--amend", "-m", f"try {number}")
@@ -591,8 +610,8 @@ def test_deep_changes_of_the_tree(a: Machine, b: Machine) -> None:
         {"a/b/c.md": b"deep\n", "dir": b"now a file\n", "here": b"now a file\n"},
         {"a": b"file again\n", "dir": Link("a"), " lead.md": b"1\n", "-dash": b"2\n"},
     ]
-    for tree in trees:
-        a.commit(tree)
+    for each in trees:
+        a.commit(each)
         a.store()
         send(a, b)
         b.restore()
@@ -747,6 +766,27 @@ def test_damaged_records(a: Machine, b: Machine) -> None:
         assert not b.memory.exists()
         assert list(b.memory.parent.glob("*")) == []
         assert list(b.memory.parent.glob(".*")) == []
+
+
+def test_a_hostile_history_goes_nowhere(a: Machine, b: Machine) -> None:
+    """A commit that would write a hook: not into a new directory, nor into one that is there."""
+    script = raw(a.memory, "blob", b"#!/bin/sh\n")
+    hooks = tree(a.memory, ("100755", "post-checkout", script))
+    root = tree(a.memory, ("40000", ".git", tree(a.memory, ("40000", "hooks", hooks))))
+    head = git(a.memory, "commit-tree", root, "-p", a.head, "-m", "x")
+    git(a.memory, "update-ref", "refs/heads/main", head)
+    old = git(a.memory, "rev-parse", "main~1")
+    a.store()
+    send(a, b)
+    with pytest.raises(Damaged, match=head):
+        b.restore()
+    assert not b.memory.exists()
+    init(b.memory)
+    git(b.memory, "pull", "-q", str(a.memory), old)
+    with pytest.raises(Damaged, match=head):
+        b.restore()
+    assert (b.head, b.status) == (old, "")
+    assert git(b.memory, "for-each-ref", "refs/lettaspace/") == ""
 
 
 def test_a_record_that_cannot_be_read_stops_nothing_else(a: Machine, b: Machine) -> None:
