@@ -92,10 +92,12 @@ class _Taking:
         self._mirror.release([change.key for change in changes])
         for change in changes:
             self._one(change, here.get(change.key), there.get(change.key))
+        parting = self._terms.own and (self._arrived or self._left)
+        # Before it is noted what the host has: what we have sent may be among what comes.
+        unknown = self._mirror.unknown(MESSAGE) if parting else set()
         self._tx.apply(self._writes)
         self._mirror.put((change.key, change.cid) for change in changes)
-        if self._terms.own and (self._arrived or self._left):
-            self._part()
+        self._part(unknown)
 
     def _here(self, changes: Sequence[Change]) -> dict[Key, CID]:
         by_collection: defaultdict[str, list[str]] = defaultdict(list)
@@ -184,9 +186,9 @@ class _Taking:
             raise Damaged(f"{'/'.join(key)} is noted and not stored")
         return record.value
 
-    def _part(self) -> None:
-        """Parts the branches of conversations in which both sides went on."""
-        unknown = self._mirror.unknown(MESSAGE)
+    def _part(self, unknown: set[str]) -> None:
+        """Parts the branches of conversations in which both sides went on. `unknown`: messages
+        of ours that the host had not when we last looked."""
         if not unknown:
             return
         for conversation in sorted({*self._arrived, *self._left}):
