@@ -90,6 +90,11 @@ class Layout:
         new = self.items[rkey].new
         return new if new is not None else message_value(self.view, rkey)
 
+    @property
+    def is_tied(self) -> bool:
+        """Whether messages share a seq."""
+        return len({item.seq for item in self.items.values()}) < len(self.items)
+
     def covered(self, by: Iterable[str]) -> set[str]:
         """What these messages list."""
         return {each for rkey in by for each in self.items[rkey].covers or ()}
@@ -228,6 +233,8 @@ def _own_keys(layout: Layout, base: Sequence[str], own: Collection[str]) -> dict
         behind = owner + 1
         while behind < len(base) and answers(messages[behind]) is not None:
             behind += 1
+        if behind == len(base):
+            continue
         if settles(values[item.rkey]) or (
             all(item.seq < layout.items[rkey].seq for rkey in base[behind:])
             and all(item.seq < seq for seq in others)

@@ -66,22 +66,19 @@ def diverge(
 
 
 def mend(tx: Transaction, address: Address, conversation: str) -> bool:
-    """Makes the marks of a conversation (its URI) say what its summaries say, where merging has
-    left them otherwise; returns whether that took anything.
+    """Makes the marks and seqs of a conversation (its URI) say what its summaries say, where
+    merging has left them otherwise; returns whether that took anything.
 
     What a summary lists is compacted. What none lists, though one that moved to a fork did, is
-    not: the fork has a copy of it.
+    not: the fork has a copy of it. And no two messages share a seq.
     """
     source = Conversation(tx.view, address, conversation)
     layout = source.layout
     covered = layout.covered(layout.items)
     loose = {rkey for rkey, item in layout.items.items() if not item.active} - covered
-    freed = (
-        {original for fork in source.forks() for original in fork.originals(loose)}
-        if loose
-        else set()
-    )
-    if not freed and not any(layout.items[rkey].active for rkey in covered & layout.items.keys()):
+    freed = source.copied(loose) if loose else set()
+    marked = any(layout.items[rkey].active for rkey in covered & layout.items.keys())
+    if not (freed or marked or layout.is_tied):
         return False
     for rkey in freed:
         layout.items[rkey].active = True

@@ -62,24 +62,21 @@ class Conversation:
             return set()
         return set(copied(self.rkey, rkeys, Layout(self.view, self.parent).items))
 
-    def forks(self) -> Iterator["Conversation"]:
-        """The conversations that left this one."""
+    def copied(self, rkeys: Collection[str]) -> set[str]:
+        """Those of its messages that a fork has a copy of under a derived key."""
         records = schema.records.c
-        rows = self.view.connection.execute(
+        forks = self.view.connection.execute(
             select(records.rkey).where(
                 records.repo == self.view.repo,
                 records.collection == CONVERSATION,
                 func.instr(records.value, literal(self.uri.encode())) > 0,
             )
         )
-        for rkey in rows.scalars().all():
-            fork = Conversation(self.view, self.address, self.address.conversation(rkey))
-            if fork.parent == self.uri:
-                yield fork
-
-    def originals(self, rkeys: Collection[str]) -> set[str]:
-        """Those of the messages of what it left that it has a copy of."""
-        return set(copied(self.rkey, self.layout.items, rkeys).values())
+        found: set[str] = set()
+        for rkey in forks.scalars().all():
+            there = Layout(self.view, self.address.conversation(rkey)).items
+            found.update(copied(rkey, there, rkeys).values())
+        return found
 
     def sides(self, ours: Collection[str], theirs: Collection[str]) -> tuple[set[str], set[str]]:
         """Those of both that stand here. A copy is nobody's, nor is what both have."""
