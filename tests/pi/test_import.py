@@ -150,7 +150,12 @@ def test_compactions_are_summaries(space: Space) -> None:
 
 def test_all_of_an_entry_is_kept(space: Space) -> None:
     made = Writer()
-    details = {"z": 1, "a": [1.50, 2**60, {"": "x", "$type": "y"}], "half": "\ud83d", "bom": "\ufeff"}
+    details = {
+        "z": 1,
+        "a": [1.50, 2**60, {"": "x", "$type": "y"}],
+        "half": "\ud83d",
+        "bom": "\ufeff",
+    }
     made.message("toolResult", [text("ok")], toolCallId="c", toolName="t", details=details, new={})
     made.add("custom", customType="plan", data=details)
     made.add("from_the_future", more=details)

@@ -131,25 +131,25 @@ class _Telling:
         rest = self.beside()
         for message in self.messages:
             row = message.payload(images=False).get("row") if message.format == PI_ENTRY else None
-            while rest and type(row) is int and rest[0].row < row:
-                yield self.follow(rest.pop(0).value, f"{self.info.rkey}-beside")
+            before = row if type(row) is int else 1
+            while rest and rest[0].row < before:
+                yield self.follow(rest.pop(0).value, f"{self.info.rkey}-state")
             yield self.told(message) if self.is_on_way(message) else self.aside(message)
         for each in rest:
-            yield self.follow(each.value, f"{self.info.rkey}-beside")
+            yield self.follow(each.value, f"{self.info.rkey}-state")
         if self.side is not None:
             yield self.follow({"type": "custom", "customType": LEAF}, f"{self.info.rkey}-leaf")
 
     def beside(self) -> list[Row]:
         """What is no message, in its order. What edits did is told by the messages."""
-        if self.kept is not None:
-            return [
-                row
-                for row in self.kept.entries
-                if row.type not in (EDIT, "session") and row.value.get("customType") != LEAF
-            ]
-        if self.info.title is None:
-            return []
-        return [Row(0, {"type": "session_info", "name": self.info.title})]
+        if self.kept is None:
+            title = self.info.title
+            return [] if title is None else [Row(0, {"type": "session_info", "name": title})]
+        return [
+            row
+            for row in self.kept.entries
+            if row.type not in (EDIT, "session") and row.value.get("customType") != LEAF
+        ]
 
     def is_on_way(self, message: Message) -> bool:
         """Whether the model was given a message, or a summary of it that begins its window."""
