@@ -24,6 +24,7 @@ from bench import (
     searches,
     sethash,
     startup,
+    syncing,
     windows,
 )
 from bench.context import Context
@@ -48,6 +49,7 @@ BENCHMARKS: dict[str, Callable[[Context], list[Figure]]] = {
     "viewer-list": pages.long_list,
     "host-writes": host.writes,
     "host-reads": host.reads,
+    "sync": syncing.sync,
     "window-at-1m": large.window,
     "append-at-1m": large.append,
 }

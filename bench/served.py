@@ -41,9 +41,9 @@ class Served:
         )
         told = json.loads(self._process.stdout.readline() if self._process.stdout else "")
         self.port: int = told["port"]
-        self._origin: str = told["origin"]
+        self.origin: str = told["origin"]
         self.connection = Connection(self.port)
-        self._session = self._sign_in()
+        self.session = self._sign_in()
         self.space = self._create_space()
 
     def __enter__(self) -> "Served":
@@ -75,12 +75,13 @@ class Served:
 
     def post(self, method: str, body: Mapping[str, Any]) -> bytes:
         """A call of a procedure of com.atproto.space in the account's session."""
-        headers = [*self._session, ("Content-Type", "application/json")]
+        headers = [*self.session, ("Content-Type", "application/json")]
         return encode("POST", f"/xrpc/com.atproto.space.{method}", headers, _json(body))
 
-    def get(self, method: str, **params: str | int) -> bytes:
-        """The same of a query, about the account's repo."""
-        return encode("GET", self._query(method, params), self._session)
+    def get(self, method: str, *, space: str | None = None, **params: str | int) -> bytes:
+        """The same of a query, about the account's repo in its space, or another."""
+        of = {} if space is None else {"space": space}
+        return encode("GET", self._query(method, {**params, **of}), self.session)
 
     def create(self, value: Mapping[str, Any]) -> bytes:
         body = {"space": self.space, "repo": DID, "collection": NOTE, "record": value}
@@ -96,9 +97,9 @@ class Served:
         prover = new_prover(generation)
         query = urlencode({"space": self.space})
         target = f"/xrpc/com.atproto.space.getDelegationToken?{query}"
-        delegation = self._asked(encode("GET", target, self._session))["token"]
+        delegation = self._asked(encode("GET", target, self.session))["token"]
         target = "/xrpc/com.atproto.space.getSpaceCredential"
-        proof = prover.exchange("POST", self._origin + target, delegation, time.time())
+        proof = prover.exchange("POST", self.origin + target, delegation, time.time())
         headers = [*proof, ("Content-Type", "application/json")]
         body = _json({"space": self.space})
         credential = self._asked(encode("POST", target, headers, body))["credential"]
@@ -136,7 +137,7 @@ class Served:
             "writePolicy": {"$type": f"{defs}memberListPolicy"},
             "appAccess": {"$type": f"{defs}open"},
         }
-        headers = [*self._session, ("Content-Type", "application/json")]
+        headers = [*self.session, ("Content-Type", "application/json")]
         target = "/xrpc/com.atproto.simplespace.createSpace"
         space: str = self._asked(encode("POST", target, headers, _json(body)))["uri"]
         return space
@@ -160,7 +161,7 @@ class Holder:
     def get(self, method: str, **params: str) -> bytes:
         """A query about the account's repo, with the credential and a proof of its own."""
         served = self._served
-        url = f"{served._origin}/xrpc/com.atproto.space.{method}"
+        url = f"{served.origin}/xrpc/com.atproto.space.{method}"
         proof = self._prover.use("GET", url, self._credential, DID, time.time())
         return encode("GET", served._query(method, params), proof)
 
