@@ -119,7 +119,7 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path):
     Database.open(path).close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DROP INDEX message_index_loose")
-        for table in ("replicas", "mirror", "mirror_blobs", "held"):
+        for table in ("replicas", "mirror", "mirror_blobs", "held", "synced"):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")
         connection.commit()

@@ -179,10 +179,10 @@ class _Adopting:
 
     def carry_over(self, connection: Connection, old: int, new: int) -> None:
         """What is no record: which files were brought in, and the keys of appends."""
-        sources = schema.sources
-        connection.execute(
-            update(sources).prefix_with("OR IGNORE").where(sources.c.repo == old).values(repo=new)
-        )
+        for table in (schema.sources, schema.synced):
+            connection.execute(
+                update(table).prefix_with("OR IGNORE").where(table.c.repo == old).values(repo=new)
+            )
         prefix = self.old.prefix
         query = select(_names.id, _names.uri).where(_names.uri.startswith(prefix, autoescape=True))
         for number, uri in connection.execute(query).all():

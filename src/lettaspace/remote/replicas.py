@@ -199,7 +199,7 @@ def drop_empty_repos(connection: Connection) -> None:
     before, or it would get the same number."""
     stored = select(schema.records.c.id).where(schema.records.c.repo == _repos.id)
     for repo in connection.execute(_local.where(~stored.exists())).scalars().all():
-        for table in (schema.ops, schema.sources):
+        for table in (schema.ops, schema.sources, schema.synced):
             connection.execute(delete(table).where(table.c.repo == repo))
         connection.execute(delete(schema.repos).where(_repos.id == repo))
 

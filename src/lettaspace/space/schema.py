@@ -22,7 +22,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISION = "0003"
+REVISION = "0004"
 """The newest migration. A store that says otherwise is migrated, or refused when newer."""
 
 EMPTY_SET_HASH = bytes(2048)
@@ -163,6 +163,27 @@ sources = Table(
     Column("key", Text, primary_key=True),
     Column("conversation", Text, nullable=False),
     Column("fingerprint", Text, nullable=False),
+)
+
+# How an agent, a conversation or (key "") the whole of a harness's directory stood when the
+# directory and the records here last said the same. Local to this machine; never a record.
+synced = Table(
+    "synced",
+    metadata,
+    Column("repo", _Id, primary_key=True),
+    Column("directory", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    # The record's key; of the directory the repo's revision.
+    Column("name", Text, nullable=False),
+    # The conversation that the rows' TIDs derive from: a fork has those of what it left.
+    Column("derived", Text, nullable=False),
+    # What tells that files, and records, are as they were.
+    Column("mark", Text, nullable=False),
+    Column("revs", Text, nullable=False),
+    # The size of messages.jsonl.
+    Column("size", BigInteger, nullable=False),
+    # What the small files said, as JSON.
+    Column("base", Text, nullable=False),
 )
 
 # The keys under which messages were appended, so that a retried append is recognised.
