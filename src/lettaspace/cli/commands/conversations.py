@@ -62,6 +62,7 @@ def marks(conversation: "ConversationInfo") -> list[str]:
         "archived": conversation.archived,
         "hidden": conversation.hidden,
         "fork": conversation.forked_from is not None,
+        "diverged": conversation.diverged,
         "incomplete": conversation.incomplete,
         "no record of it": not conversation.recorded,
     }
