@@ -96,8 +96,8 @@ def session(rows: Iterable[Any]) -> Session:
 
 
 _KINDS = (
-    "user", "user", "says", "says", "calls", "system", "bash", "hidden", "custom", "summary", "label",
-    "model_change", "compact", "compact", "edit", "omit", "odd",
+    "user", "user", "says", "says", "calls", "system", "bash", "hidden", "custom", "summary",
+    "label", "model_change", "compact", "compact", "edit", "omit", "odd",
 )  # fmt: skip
 
 

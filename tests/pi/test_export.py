@@ -133,7 +133,7 @@ def act(talk: Conversation, step: str, number: int) -> None:
         case "unknown":
             talk.append({"said": number}, role="observer", format=UNKNOWN[0], version=UNKNOWN[1])
         case "compact":
-            talk.compact(lambda covered: f"{len(covered)} said", lambda window: number)
+            talk.compact(lambda covered: f"{len(covered)} said", lambda _window: number)
         case _:
             talk.settle()
 
@@ -170,7 +170,7 @@ def test_a_session_that_went_on_in_the_space(open_space: OpenSpace, version: str
     talk.append(user("And Saturday?"))
     talk.append(says("Let me see.", "c9"))
     talk.settle()
-    talk.compact(lambda covered: "so far", lambda window: 3)
+    talk.compact(lambda _covered: "so far", lambda _window: 3)
     talk.append(user("Thanks."))
     rows = exported(talk)
     assert rows[0] == parsed((DATA / f"pi-{version}.jsonl").read_bytes())[0]
