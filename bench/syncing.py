@@ -114,11 +114,12 @@ class _Session:
 def sync(context: Context) -> list[Figure]:
     """The first sync of 100,000 messages, a clone, ten new messages, and nothing new."""
     with Served(context.work / "sync-host.db") as host:
+        written = context.small if context.quick else context.large
         first, second = context.work / "sync-one", context.work / "sync-two"
         for home in (first, second):
             shutil.rmtree(home, ignore_errors=True)
         with _machine(first, host) as one:
-            import_directory(one.space, context.large.path)
+            import_directory(one.space, written.path)
             size, records = _stored(one.space)
             up, _, up_bytes = one.sync()
             bare = _bare(context, one.space)

@@ -73,6 +73,17 @@ def test_a_host() -> None:
         check(figure)
 
 
+def test_syncing() -> None:
+    done = run("--quick", "--json", "sync")
+    assert done.returncode == 0, done.stderr
+    figures = {figure["name"]: figure for figure in json.loads(done.stdout)["figures"]}
+    assert {"sync-up", "sync-up-wire", "sync-down", "sync-down-wire"} <= figures.keys()
+    assert {"sync-ten-requests", "sync-ten-wire", "watch-idle-hour"} <= figures.keys()
+    for figure in figures.values():
+        check(figure)
+    assert figures["sync-ten-requests"]["figure"] <= 1
+
+
 def check(figure: dict[str, Any]) -> None:
     assert math.isfinite(figure["figure"])
     assert figure["figure"] > 0
