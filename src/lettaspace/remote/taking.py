@@ -18,7 +18,7 @@ from lettaspace.atproto.data import blob_refs
 from lettaspace.conversation.index import find_conversation_id
 from lettaspace.conversation.records import CONVERSATION, MESSAGE, Address
 from lettaspace.errors import Damaged, InvalidRecord
-from lettaspace.remote.branches import Divergence, diverge
+from lettaspace.remote.branches import Divergence, diverge, mend
 from lettaspace.remote.merging import is_older, merge
 from lettaspace.remote.mirror import DELETED, INVALID, NO_BLOB, Key, Mirror
 from lettaspace.space import schema
@@ -85,6 +85,10 @@ class _Taking:
         # conversation that they went to.
         self._arrived: defaultdict[str, set[str]] = defaultdict(set)
         self._left: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        self._touched: set[str] = set()
+        self._same: set[str] = set()
+        """Messages that are here as they are there, whoever sent them."""
+        self._seqs: dict[str, int] = {}
 
     def run(self, changes: Sequence[Change]) -> None:
         here = self._here(changes)
@@ -98,6 +102,9 @@ class _Taking:
         self._tx.apply(self._writes)
         self._mirror.put((change.key, change.cid) for change in changes)
         self._part(unknown)
+        if self._terms.own:
+            for conversation in sorted(self._touched):
+                mend(self._tx, self._terms.address, conversation)
 
     def _here(self, changes: Sequence[Change]) -> dict[Key, CID]:
         by_collection: defaultdict[str, list[str]] = defaultdict(list)
@@ -115,7 +122,7 @@ class _Taking:
             if ours is not None:
                 self._gone(change.key, ours)
         elif ours == change.cid:
-            pass
+            self._keep(change.key, change.value)
         elif change.value is None:
             self._hold(change.key, INVALID)
         elif (reason := self._unfit(change.key, change.value)) is not None:
@@ -125,7 +132,12 @@ class _Taking:
         elif ours == base or not self._terms.own:
             self._replace(change.key, change.value)
         else:
-            self._merge(change.key, change.value)
+            self._merge(change.key, change.value, base)
+
+    def _keep(self, key: Key, value: Value | None) -> None:
+        if key.collection == MESSAGE and value is not None:
+            self._same.add(key.rkey)
+            self._seqs[key.rkey] = value["seq"]
 
     def _gone(self, key: Key, ours: CID) -> None:
         if self._terms.own:
@@ -154,7 +166,9 @@ class _Taking:
         self._writes.append(Create(*key, value, data))
         self.taken.created += 1
         if key.collection == MESSAGE:
+            self._touched.add(value["conversation"])
             self._arrived[value["conversation"]].add(key.rkey)
+            self._seqs[key.rkey] = value["seq"]
 
     def _replace(self, key: Key, value: Value) -> None:
         """What only the host changed."""
@@ -165,19 +179,22 @@ class _Taking:
         else:
             self._update(key, old, value)
 
-    def _merge(self, key: Key, value: Value) -> None:
+    def _merge(self, key: Key, value: Value, base: CID | None) -> None:
         """What both changed."""
         ours = self._value(key)
         # A conversation is written once; that of the host has been seen by others.
         stays = key.collection == CONVERSATION
-        self._update(key, ours, value if stays else merge(key.collection, ours, value))
+        self._update(key, ours, value if stays else merge(key.collection, ours, value, base))
 
     def _update(self, key: Key, old: Value, new: Value) -> None:
         if cbor.encode(old) == (data := cbor.encode(new)):
             return
         self._writes.append(Update(*key, new, data=data))
         self.taken.updated += 1
-        if key.collection == MESSAGE and old["conversation"] != new["conversation"]:
+        if key.collection != MESSAGE:
+            return
+        self._touched |= {old["conversation"], new["conversation"]}
+        if old["conversation"] != new["conversation"]:
             self._left[old["conversation"]][key.rkey] = new["conversation"]
 
     def _value(self, key: Key) -> Value:
@@ -194,6 +211,7 @@ class _Taking:
         for conversation in sorted({*self._arrived, *self._left}):
             theirs = self._arrived[conversation]
             ours = (self._messages(conversation) & unknown) - theirs
+            ours -= self._known_to(theirs, ours & self._same)
             if not ours:
                 continue
             moved = self._left[conversation]
@@ -201,6 +219,14 @@ class _Taking:
             done = diverge(self._tx, address, conversation, ours, theirs, moved=moved)
             if done is not None:
                 self.taken.forks.append(done)
+
+    def _known_to(self, theirs: set[str], same: set[str]) -> set[str]:
+        """Those of the messages that both have, `same`, if whoever wrote `theirs` went on after
+        them: then they are no branch of ours, wherever they come from."""
+        seqs = [self._seqs[rkey] for rkey in theirs]
+        if not (seqs and same) or min(seqs) > max(self._seqs[rkey] for rkey in same):
+            return same
+        return set()
 
     def _messages(self, conversation: str) -> set[str]:
         """The TIDs of a conversation's messages."""
