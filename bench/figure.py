@@ -23,19 +23,25 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two things compared: seconds, or bytes of memory."""
+    """One of the two things compared: seconds, bytes of memory or on the wire, or how many."""
 
     what: str
     wall: float | None = None
     cpu: float | None = None
     memory: int | None = None
+    count: int | None = None
 
     @classmethod
     def of(cls, what: str, cost: Cost) -> "Side":
         return cls(what, cost.wall, cost.cpu)
 
     def to_json(self) -> dict[str, Any]:
-        values = {"wallSeconds": self.wall, "cpuSeconds": self.cpu, "bytes": self.memory}
+        values = {
+            "wallSeconds": self.wall,
+            "cpuSeconds": self.cpu,
+            "bytes": self.memory,
+            "count": self.count,
+        }
         return {"what": self.what} | {k: v for k, v in values.items() if v is not None}
 
 

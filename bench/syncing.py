@@ -157,8 +157,8 @@ def sync(context: Context) -> list[Figure]:
             Figure(
                 "sync-ten-requests",
                 trips / TRIPS,
-                Side.of(f"{trips} requests", cost),
-                Side(f"{TRIPS} requests"),
+                Side("requests of a sync", cost.wall, cost.cpu, count=trips),
+                Side("pull, push, confirm", count=TRIPS),
                 TRIPS_GOAL,
             ),
             _bytes("sync-ten-wire", "on the wire", ten_bytes, "ten records", ten, TEN_WIRE_GOAL),
