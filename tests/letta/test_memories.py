@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lettaspace.atproto.data import blob_refs
 from lettaspace.conversation.records import AGENT, MEMORY
 from lettaspace.conversation.space import Space
-from lettaspace.errors import Damaged, LettaspaceError, NotFound
+from lettaspace.errors import Conflict, Damaged, LettaspaceError, NotFound, StoreUnavailable
 from lettaspace.letta import memorystoring
 from lettaspace.letta.build import agent_record
 from lettaspace.letta.memories import MemoryReport, Outcome, restore, store
@@ -216,6 +217,26 @@ def test_what_is_not_there(a: Machine, b: Machine) -> None:
     git(a.memory, "clone", "-q", "--depth", "1", f"file://{a.memory}", str(shallow))
     with pytest.raises(Damaged, match="whole history"):
         store(a.space, AGENT_ID, shallow)
+
+
+def test_what_cannot_be_written(a: Machine, b: Machine) -> None:
+    behind(a, b)
+    (b.memory / ".git/lettaspace").write_text("in the way")
+    with pytest.raises(StoreUnavailable, match="memory"):
+        b.restore()
+    shutil.rmtree(b.memory)
+    b.memory.write_text("a file")
+    with pytest.raises(Conflict, match="no directory"):
+        b.restore()
+    b.memory.unlink()
+    b.memory.symlink_to(a.memory)
+    with pytest.raises(Conflict, match="no directory"):
+        b.restore()
+    b.memory.unlink()
+    b.memory.parent.rmdir()
+    b.memory.parent.write_text("a file")
+    with pytest.raises(StoreUnavailable):
+        b.restore()
 
 
 def test_uncommitted_changes_stay_where_they_are(a: Machine, b: Machine) -> None:
@@ -747,7 +768,7 @@ def test_damaged_records(a: Machine, b: Machine) -> None:
     good = b.space.repo.get(MEMORY, AGENT_ID)
     assert good is not None
     bundle = good.value["bundles"][0]
-    wrong = [
+    wrong: list[dict[str, Any]] = [
         {"branch": "../../x"},
         {"branch": "-x"},
         {"branch": "main.lock"},

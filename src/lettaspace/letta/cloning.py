@@ -33,13 +33,10 @@ _NO_CONFIGURATION = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"
 
 def is_free(directory: Path) -> bool:
     """Whether nothing is there, or an empty directory. Raises Conflict for anything but a
-    directory, and StoreUnavailable for what one may not look into."""
-    try:
-        if directory.is_symlink() or (directory.exists() and not directory.is_dir()):
-            raise Conflict(f"{directory} is no directory")
-        return not directory.exists() or not any(directory.iterdir())
-    except OSError as error:
-        raise StoreUnavailable(f"{directory}: {error.strerror}") from None
+    directory."""
+    if directory.is_symlink() or (directory.exists() and not directory.is_dir()):
+        raise Conflict(f"{directory} is no directory")
+    return not directory.exists() or not any(directory.iterdir())
 
 
 def clone(space: "Space", stored: Stored, directory: Path, *, allow_code: bool) -> Held:
@@ -47,20 +44,17 @@ def clone(space: "Space", stored: Stored, directory: Path, *, allow_code: bool) 
 
     Raises Conflict where the place was taken meanwhile, Damaged, NotFound or StoreUnavailable.
     """
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        parent = directory.parent.resolve()
-        with alone(parent):
-            for left in parent.glob(f"{PREFIX}*"):
-                shutil.rmtree(left, ignore_errors=True)
-            draft = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-            try:
-                found = _fill(space, stored, draft, allow_code)
-                _put(draft, parent / directory.name)
-            finally:
-                shutil.rmtree(draft, ignore_errors=True)
-    except OSError as error:
-        raise StoreUnavailable(f"{directory}: {error.strerror}") from None
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    parent = directory.parent.resolve()
+    with alone(parent):
+        for left in parent.glob(f"{PREFIX}*"):
+            shutil.rmtree(left, ignore_errors=True)
+        draft = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        try:
+            found = _fill(space, stored, draft, allow_code)
+            _put(draft, parent / directory.name)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
     return found
 
 

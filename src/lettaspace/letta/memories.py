@@ -9,11 +9,13 @@ docs/memory.md has the rules. Two hold above all: no commit that was ever stored
 nothing of the user's is ever reset, deleted or left in conflict.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lettaspace.conversation.memory import said
-from lettaspace.errors import Conflict
+from lettaspace.errors import Conflict, StoreUnavailable
 from lettaspace.letta import cloning
 from lettaspace.letta.checkout import Checkout
 from lettaspace.letta.memoryrecord import stored_memory
@@ -38,7 +40,7 @@ def store(space: "Space", agent: str, directory: Path) -> MemoryReport:
     repository or record that cannot be read), StoreUnavailable (no git, no answer), InvalidInput,
     or Conflict where others write the record without end.
     """
-    with said():
+    with said(), _usable(directory):
         repository = Repository(directory)
         with alone(repository.directory()):
             Checkout(repository).recover()
@@ -59,7 +61,7 @@ def restore(
     Conflict (something came there meanwhile), Damaged, StoreUnavailable or InvalidInput.
     """
     stored = stored_memory(space, agent, required=True)
-    with said():
+    with said(), _usable(directory):
         if not cloning.is_free(directory):
             repository = Repository(directory)
             with alone(repository.directory()):
@@ -71,3 +73,12 @@ def restore(
         refs=tuple(f"{APART}{each}" for each in stored.others),
         bundles=len(stored.parts), size=stored.size,
     )  # fmt: skip
+
+
+@contextmanager
+def _usable(directory: Path) -> Iterator[None]:
+    """Raises StoreUnavailable where the system refuses to read or write there."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailable(f"{directory}: {error.strerror or 'cannot be used'}") from None
