@@ -133,9 +133,9 @@ class Layout:
     def _in_order(self) -> list[Item]:
         """Summaries first, the latest before those it lists: what states the intent before the
         marks that follow from it."""
-        return sorted(
-            self.items.values(), key=lambda item: (item.covers is None, -item.seq, item.rkey)
-        )
+        items = sorted(self.items.values(), key=lambda item: item.place)
+        summaries = [item for item in reversed(items) if item.covers is not None]
+        return summaries + [item for item in items if item.covers is None]
 
     def _write(self, item: Item) -> Write | None:
         if item.new is not None:

@@ -9,11 +9,44 @@ same records. docs/divergence.md is the contract.
 from collections.abc import Collection, Mapping
 from typing import Literal, NamedTuple
 
+from sqlalchemy import bindparam, false, func, select
+
+from lettaspace.conversation.index import find_conversation_id
 from lettaspace.conversation.origins import fork_tid
 from lettaspace.conversation.records import Address
 from lettaspace.remote.arranging import common
 from lettaspace.remote.parting import Conversation, Parting
 from lettaspace.space.repo import Transaction
+from lettaspace.space.schema import message_index
+from lettaspace.space.statement import Statement
+
+_index = message_index.c
+_unmarked = Statement(
+    lambda: (
+        select(_index.rkey)
+        .where(_index.conversation == bindparam("id"), _index.covered_by.is_not(None))
+        .where(_index.active)
+        .limit(1)
+    )
+)
+_loose = Statement(
+    lambda: (
+        select(_index.rkey)
+        # In the words of the partial index, or SQLite would not use it.
+        .where(_index.conversation == bindparam("id"), _index.active == false())
+        .where(_index.covered_by.is_(None))
+        .limit(1)
+    )
+)
+_tied = Statement(
+    lambda: (
+        select(_index.seq)
+        .where(_index.conversation == bindparam("id"))
+        .group_by(_index.seq)
+        .having(func.count() > 1)
+        .limit(1)
+    )
+)
 
 Side = Literal["ours", "theirs"]
 
@@ -72,6 +105,9 @@ def mend(tx: Transaction, address: Address, conversation: str) -> bool:
     What a summary lists is compacted. What none lists, though one that moved to a fork did, is
     not: the fork has a copy of it. And no two messages share a seq.
     """
+    number = find_conversation_id(tx.connection, conversation)
+    if all(each.one(tx.connection, id=number) is None for each in (_unmarked, _loose, _tied)):
+        return False
     source = Conversation(tx.view, address, conversation)
     layout = source.layout
     covered = layout.covered(layout.items)

@@ -4,7 +4,7 @@ Every machine comes to the same result whatever order it hears of the versions i
 to be asked. docs/divergence.md has these rules in words.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -155,7 +155,12 @@ def _says_still(value: Value, other: Value, base: CID) -> bool:
     first = {key: each for key, each in value.items() if key not in ("status", "updatedAt")}
     below = range(min(value["seq"], other["seq"]), 0, -1)
     seqs = dict.fromkeys((value["seq"], other["seq"], *below[:_GUESSES]))
-    return any(CID.for_cbor(cbor.encode({**first, "seq": seq})) == base for seq in seqs)
+    places = [
+        {"conversation": uri, "seq": seq}
+        for uri in dict.fromkeys((value["conversation"], other["conversation"]))
+        for seq in seqs
+    ]
+    return any(CID.for_cbor(cbor.encode({**first, **place})) == base for place in places)
 
 
 def _said(value: Value) -> tuple[Any, ...]:
@@ -168,11 +173,21 @@ def _marks(value: Value, other: Value) -> bool:
 
 def _state(winner: Value, other: Value) -> Value:
     """The winner, with what the other knows of divergences."""
-    damage: list[Mapping[str, Any]] = list(winner.get("damage", ()))
-    added = [
-        each for each in other.get("damage", ()) if each["kind"] == DIVERGED and each not in damage
-    ]
-    if not added:
+    damage = winner.get("damage", [])
+    merged = with_divergences(damage, other.get("damage", []))
+    if merged == damage:
         return winner
-    merged = {**winner, "damage": (damage + added)[:MAX_DAMAGE]}
-    return merged if merged == winner else {**merged, "updatedAt": later(winner, other)}
+    return {**winner, "damage": merged, "updatedAt": later(winner, other)}
+
+
+def with_divergences(damage: Sequence[Value], more: Iterable[Value]) -> list[Value]:
+    """What a conversation is damaged by, and what else is known of its divergences: these
+    first, in an order that all machines have them in."""
+    known = list(damage)
+    known += [each for each in more if each["kind"] == DIVERGED and each not in known]
+    if len(known) == len(damage):
+        return known
+    divergences = [each for each in known if each["kind"] == DIVERGED]
+    divergences.sort(key=lambda each: str(each.get("note")))
+    others = [each for each in known if each["kind"] != DIVERGED]
+    return (divergences + others)[:MAX_DAMAGE]

@@ -5,7 +5,7 @@ of the side that moves, under their own. Each of the two conversations is left w
 that its side's machine had.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from functools import cached_property
 from itertools import count
 
@@ -25,7 +25,7 @@ from lettaspace.conversation.records import (
     new_message,
 )
 from lettaspace.remote.arranging import Item, Layout, common, window
-from lettaspace.remote.merging import DIVERGED, MAX_DAMAGE, later
+from lettaspace.remote.merging import DIVERGED, later, with_divergences
 from lettaspace.space import schema
 from lettaspace.space.view import View
 from lettaspace.space.writes import Create, Update, Value, Write
@@ -122,7 +122,12 @@ class Parting:
             moving = window(fork, common(fork, self.loser), self.loser)
         fork.arrange(moving, self.loser)
         source.arrange(staying, self.winner)
-        return [*records, *fork.writes(), *source.writes()]
+        # Whatever part of it arrives elsewhere: a copy is there before its original's branch
+        # goes, and what a summary lists is active before the summary goes.
+        writes = fork.writes()
+        copies = [write for write in writes if isinstance(write, Create)]
+        moves = [write for write in writes if not isinstance(write, Create)]
+        return [*records, *copies, *source.writes(), *moves]
 
     def _records(self) -> list[Write]:
         """The fork's records beside its messages, and the marks on both conversations."""
@@ -235,7 +240,7 @@ def _mark(conversation: Conversation, other: str) -> list[Write]:
     damage = stored.value.get("damage", [])
     if entry in damage:
         return []
-    state = {**stored.value, "damage": [entry, *damage][:MAX_DAMAGE]}
+    state = {**stored.value, "damage": with_divergences(damage, [entry])}
     state["updatedAt"] = later(stored.value)
     return [Update(CONVERSATION_STATE, conversation.rkey, state)]
 
