@@ -38,6 +38,9 @@ MAX_GETS = 300
 _CHUNK = 2_000
 """Records of a whole repo that are taken in one transaction, unless a conversation has more."""
 
+_SOME = 400
+"""Keys that the store is asked about at once."""
+
 _BLOB_BYTES = 16 * 1024 * 1024
 """Blobs that are held in memory until they are stored."""
 
@@ -229,8 +232,33 @@ class Puller:
                 offsets.append(_Entry(group, key, block.cid, block.offset, block.size))
             if done % 500 == 0:
                 self._progress("reading", done, 0)
-        offsets.sort(key=lambda entry: (entry.group, entry.key))
+        offsets = self._together(offsets, conversations)
         return commit, _Wanted(offsets, list(known), state.state)
+
+    def _together(self, entries: list["_Entry"], groups: dict[str, int]) -> list["_Entry"]:
+        """The entries by their groups, those of conversations made one between which messages
+        have moved: what became of either can only be told from both."""
+        joined = {group: group for group in groups.values()}
+
+        def first(group: int) -> int:
+            while joined[group] != group:
+                group = joined[group]
+            return group
+
+        by_rkey = {entry.key.rkey: entry.group for entry in entries if entry.group}
+        index, names = schema.message_index.c, schema.message_conversations.c
+        here = select(index.rkey, names.uri).where(names.id == index.conversation)
+        rkeys = list(by_rkey)
+        with self._repo.database.read() as connection:
+            for start in range(0, len(rkeys), _SOME):
+                some = here.where(index.rkey.in_(rkeys[start : start + _SOME]))
+                for rkey, conversation in connection.execute(some):
+                    group = groups.get(conversation)
+                    if group is not None:
+                        joined[first(by_rkey[rkey])] = first(group)
+        together = [entry._replace(group=first(entry.group)) for entry in entries if entry.group]
+        others = [entry for entry in entries if not entry.group]
+        return sorted([*others, *together], key=lambda entry: (entry.group, entry.key))
 
     def _nothing(self) -> Taken:
         """The host has no such repo."""
@@ -361,8 +389,8 @@ def _grouped(entries: Sequence[_Entry]) -> Iterator[Sequence[_Entry]]:
 def _stored(connection: Connection, cids: Sequence[CID]) -> set[CID]:
     """Those of the blobs that are stored here."""
     found: set[CID] = set()
-    for start in range(0, len(cids), 400):
-        raw = [bytes(cid) for cid in cids[start : start + 400]]
+    for start in range(0, len(cids), _SOME):
+        raw = [bytes(cid) for cid in cids[start : start + _SOME]]
         rows = connection.execute(select(schema.blobs.c.cid).where(schema.blobs.c.cid.in_(raw)))
         found.update(map(CID.from_bytes, rows.scalars()))
     return found
