@@ -136,7 +136,7 @@ def _follow(
     if not gone or max(gone) < max(stayed, default=""):
         return None
     fork = Conversation(tx.view, source.address, gone[max(gone)])
-    if fork.parent != source.uri:
+    if not fork.left(source):
         return None
     parting = Parting(source, fork, mine, others)
     tx.apply(parting.writes())

@@ -15,7 +15,7 @@ from lettaspace.atproto import cbor
 from lettaspace.atproto.cid import CID
 from lettaspace.atproto.syntax import is_tid
 from lettaspace.conversation.forking import strong_ref
-from lettaspace.conversation.origins import copied, copy_tid
+from lettaspace.conversation.origins import copied, copy_tid, is_fork
 from lettaspace.conversation.records import (
     COMPILED_PROMPT,
     CONVERSATION,
@@ -55,6 +55,13 @@ class Conversation:
         """The conversation that it left."""
         left = None if self.record is None else self.record.value.get("forkedFrom")
         return None if left is None else str(left["conversation"]["uri"])
+
+    def left(self, source: "Conversation") -> bool:
+        """Whether this is a fork of another conversation. Where two machines began that one there
+        is no message to have left it at, and only the key tells."""
+        if self.parent is not None:
+            return self.parent == source.uri
+        return any(is_fork(self.rkey, source.rkey, rkey) for rkey in self.layout.items)
 
     def copies(self, rkeys: Iterable[str]) -> set[str]:
         """Those of the messages that have the key of a copy."""
