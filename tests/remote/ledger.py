@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lettaspace.conversation.message import Message
-from lettaspace.conversation.records import CONVERSATION, MESSAGE, rkey_of
+from lettaspace.conversation.records import CONVERSATION, CONVERSATION_STATE, MESSAGE, rkey_of
 from lettaspace.conversation.space import Space
 from tests.conformance.kit import word
 
@@ -142,11 +142,20 @@ def _check_place(message: Message, line: Sequence[str]) -> None:
 def _ancestry(space: Space, talk: str) -> list[str]:
     """A conversation, the one that it left, the one which that left, and so on."""
     line = [talk]
-    while True:
-        record = space.repo.get(CONVERSATION, line[-1])
-        assert record is not None, f"conversation {line[-1]} has no record"
-        source = record.value.get("forkedFrom")
-        if source is None:
-            return line
-        line.append(rkey_of(source["conversation"]["uri"]))
+    while (left := _left(space, line[-1])) is not None:
+        line.append(left)
         assert len(line) < 100, "conversations that left each other"
+    return line
+
+
+def _left(space: Space, talk: str) -> str | None:
+    """The conversation that this one is a fork of."""
+    record = space.repo.get(CONVERSATION, talk)
+    assert record is not None, f"conversation {talk} has no record"
+    if "forkedFrom" in record.value:
+        return rkey_of(record.value["forkedFrom"]["conversation"]["uri"])
+    # Where two machines began one, there is no message to fork from; only a note tells.
+    state = space.repo.get(CONVERSATION_STATE, talk)
+    damage = [] if state is None else state.value.get("damage", [])
+    others = [each["note"].split()[-1] for each in damage if each["kind"] == "diverged"]
+    return min((other for other in others if other < talk), default=None)

@@ -287,8 +287,8 @@ class World:
         for machine in others:
             assert Shown.by(machine.space) == shown
         for machine in self.machines:
-            assert [str(problem) for problem in machine.space.verify()] == []
-            assert held(machine) == []
+            problems = [*map(str, machine.space.verify()), *held(machine)]
+            assert not problems, problems
         check_all_is_there(self.ledger, first.space)
         return shown
 
