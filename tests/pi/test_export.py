@@ -12,12 +12,16 @@ from hypothesis import strategies as st
 
 from lettaspace.conversation.handle import Conversation
 from lettaspace.conversation.message import Message
+from lettaspace.conversation.records import CONVERSATION_STATE
 from lettaspace.conversation.space import Space
 from lettaspace.demo import write_directory
-from lettaspace.errors import NotFound
+from lettaspace.errors import Damaged, NotFound
+from lettaspace.export.document import open_document
+from lettaspace.export.markdown import markdown
 from lettaspace.letta.importer import import_directory
 from lettaspace.pi.export import session_lines
 from lettaspace.pi.importer import import_session
+from lettaspace.space.writes import Update
 from tests.conformance.kit import UNKNOWN, result, says, user
 from tests.letta.conftest import OpenSpace
 from tests.pi.model import context
@@ -208,6 +212,59 @@ def test_a_result_in_the_middle(space: Space) -> None:
     (row,) = [row for row in rows if row["id"] == settled.rkey]
     assert row["message"]["toolCallId"] == "c2"
     assert talk.pending() == []
+
+
+def test_a_placeholder_stays_one(space: Space) -> None:
+    """Brought in again from a file, it is still replaced by the result that comes late."""
+    made = Writer()
+    made.says("", "c1")
+    talk = space.conversation(import_session(space, made.session()).conversation)
+    (settled,) = talk.settle()
+    import_session(space, session(exported(talk)))
+    late = {"role": "toolResult", "toolCallId": "c1", "content": [text("late")]}
+    entry_of_it = {"type": "message", "message": late}
+    told = talk.append({"entry": entry_of_it}, role="toolResult", format="pi.entry")
+    assert told.rkey == settled.rkey
+    assert [message.rkey for message in talk.window().messages][1:] == [settled.rkey]
+
+
+def test_sessions_of_the_first_form_that_went_on(space: Space) -> None:
+    made = Writer(version=1)
+    made.user("one")
+    made.message("hookMessage", "two", customType="x", display=True)
+    for row in made.rows[1:]:
+        del row["id"], row["parentId"]
+    talk = space.conversation(import_session(space, made.session()).conversation)
+    assert exported(talk) == made.rows
+    talk.append(user("three"))
+    header, *rows = exported(talk)
+    assert header["version"] == 3
+    assert [row["parentId"] for row in rows] == [None, rows[0]["id"], rows[1]["id"]]
+    assert [row["message"]["role"] for row in rows] == ["user", "custom", "user"]
+
+
+@pytest.mark.parametrize("data", [{}, {"entry": 5}, {"entry": {"type": "message"}}, {"row": "x"}])
+def test_entries_of_other_writers(space: Space, data: Json) -> None:
+    talk = space.create_conversation("otter")
+    talk.append(data, role="user", format="pi.entry")
+    talk.append(user("two"))
+    rows = exported(talk)
+    assert rows[-1]["message"]["content"] == [text("two")]
+    assert len(rows) == 3
+    "".join(markdown(open_document(space, talk.rkey)))
+    assert not list(space.verify())
+
+
+@pytest.mark.parametrize("data", [{}, {"header": {}, "entries": [5]}, {"header": 1, "entries": []}])
+def test_a_state_of_another_writer(space: Space, data: Json) -> None:
+    report = import_session(space, Writer().session())
+    stored = space.repo.get(CONVERSATION_STATE, report.conversation)
+    assert stored is not None
+    value = {**stored.value, "state": {"format": "pi.session", "version": 1, "data": data}}
+    space.repo.apply_writes([Update(CONVERSATION_STATE, report.conversation, value)])
+    with pytest.raises(Damaged, match="no session of pi's"):
+        next(session_lines(space, report.conversation))
+    assert import_session(space, Writer().session()).conversation != report.conversation
 
 
 def test_an_export_that_went_on_in_pi_is_a_fork(space: Space) -> None:

@@ -12,7 +12,7 @@ from tests.pi.model import context
 from tests.pi.sessions import Writer, session, writers
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(writers())
 def test_the_window_is_what_pi_gives_the_model(made: Writer) -> None:
     found = replay(made.session())
@@ -20,7 +20,7 @@ def test_the_window_is_what_pi_gives_the_model(made: Writer) -> None:
     assert [found.entries[at].id for at in found.window] == [id_ for id_, _, _ in expected]
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(writers())
 def test_the_marks_agree_with_the_window(made: Writer) -> None:
     found = replay(made.session())

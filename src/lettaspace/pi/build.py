@@ -5,6 +5,7 @@ from typing import Any
 
 from lettaspace.atproto.cid import CID
 from lettaspace.atproto.syntax import is_tid
+from lettaspace.atproto.uri import parse_record_uri
 from lettaspace.conversation import codec
 from lettaspace.conversation.derive import conversation_tid, message_tid
 from lettaspace.conversation.jsontext import well_formed
@@ -83,6 +84,7 @@ class Built:
                 return None
             try:
                 CID.parse(each["cid"])
+                parse_record_uri(each["uri"])
             except InvalidInput:
                 return None
             if not each["uri"].startswith(self.address.prefix):

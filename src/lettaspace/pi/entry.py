@@ -13,21 +13,35 @@ STORED = "lettaspace.message"
 """The `customType` of an entry that holds a message which pi gives no model."""
 
 
+def row_of(message: Message) -> int | None:
+    """The row of a session file that a message stood in."""
+    data = message.payload(images=False) if message.format == PI_ENTRY else None
+    row = data.get("row") if isinstance(data, dict) else None
+    return row if type(row) is int else None
+
+
+def entry_in(message: Message) -> dict[str, Any] | None:
+    """The entry that a message holds, as it stood in the file."""
+    data = message.payload() if message.format == PI_ENTRY else None
+    entry = data.get("entry") if isinstance(data, dict) else None
+    return entry if isinstance(entry, dict) else None
+
+
 def entry_of(message: Message, *, ends: bool) -> dict[str, Any]:
     """The entry of a message; as a compaction if a summary `ends` what stands before it."""
-    entry: dict[str, Any]
-    known = formats.of(message.value)
-    if message.format == PI_ENTRY:
-        data = message.payload()
-        entry = _edited(data["entry"], data)
-        if entry.get("type") == COMPACTION and not ends:
-            return _note(message, entry.get("summary", ""))
-        return entry
+    own = entry_in(message)
+    if own is not None:
+        if own.get("type") == COMPACTION and not ends:
+            return _note(message, own.get("summary", ""))
+        return _edited(own, message.payload())
     entry = {"type": "message", "timestamp": message.created_at}
-    if known is None or known.form is None:
+    known = formats.of(message.value)
+    if known is None or known.form is None or message.format == PI_ENTRY:
         kept = {"format": message.format, "version": message.version, "data": message.payload()}
         return entry | {"type": "custom", "customType": STORED, "data": kept}
     form = message.form()
+    if not isinstance(form, dict):
+        return entry | {"message": _filled({}, message)}
     if not ends:
         return entry | {"message": _filled(form, message)}
     return entry | {
@@ -39,16 +53,18 @@ def entry_of(message: Message, *, ends: bool) -> dict[str, Any]:
 
 
 def _edited(entry: dict[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry with the content that pi gives the model in the place of its own."""
-    if "content" not in data:
-        return entry
-    content = data["content"]
-    if entry.get("type") != "message":
-        return {**entry, "content": content}
-    message = entry["message"]
-    if isinstance(content, str) and message.get("role") in ("assistant", "toolResult"):
-        content = [{"type": "text", "text": content}]
-    return {**entry, "message": {**message, "content": content}}
+    """An entry as pi reads one today, with the content that it gives the model."""
+    message = entry.get("message")
+    if entry.get("type") == "message" and isinstance(message, dict):
+        if message.get("role") == "hookMessage":
+            message = {**message, "role": "custom"}
+        if "content" in data:
+            content = data["content"]
+            if isinstance(content, str) and message.get("role") in ("assistant", "toolResult"):
+                content = [{"type": "text", "text": content}]
+            message = {**message, "content": content}
+        return {**entry, "message": message}
+    return {**entry, "content": data["content"]} if "content" in data else entry
 
 
 def _note(message: Message, text: Any) -> dict[str, Any]:

@@ -15,11 +15,11 @@ from lettaspace.conversation import codec, pairing
 from lettaspace.conversation.jsontext import dumps
 from lettaspace.conversation.message import Message
 from lettaspace.conversation.overview import ConversationInfo
-from lettaspace.conversation.pi_entry import PI_ENTRY
 from lettaspace.conversation.records import CONVERSATION, CONVERSATION_STATE, MESSAGE
 from lettaspace.conversation.space import Space
+from lettaspace.errors import Damaged
 from lettaspace.pi.build import MARK, PI_SESSION
-from lettaspace.pi.entry import entry_of
+from lettaspace.pi.entry import entry_in, entry_of, row_of
 from lettaspace.pi.session import Row, Session
 from lettaspace.pi.tree import COMPACTION, EDIT, replay
 
@@ -36,10 +36,13 @@ def session_lines(space: Space, name: str) -> Iterator[bytes]:
     info = space.conversation_info(name)
     kept = _kept(space, info)
     messages = list(space.transcript(info.uri))
+    header = kept.header if kept is not None else _header(space, info, messages)
     rows = _as_it_was(kept, messages)
     if rows is None:
         rows = _Telling(info, kept, messages).entries()
-    yield _line(kept.header if kept is not None else _header(space, info, messages))
+        # In the first form, entries have no ids, and pi would make a line of them.
+        header = {**header, "version": max(Session(header, []).version, 3)}
+    yield _line(header)
     for row in rows:
         yield _line(row)
 
@@ -58,7 +61,11 @@ def _kept(space: Space, info: ConversationInfo) -> _Kept | None:
     if kept is None or (kept["format"], kept["version"]) != (PI_SESSION, 1):
         return None
     data = codec.decode(kept["data"], space.repo.get_blob)
-    return _Kept(data["header"], [Row(each["row"], each["entry"]) for each in data["entries"]])
+    try:
+        rows = [Row(int(each["row"]), dict(each["entry"])) for each in data["entries"]]
+        return _Kept(dict(data["header"]), rows)
+    except (KeyError, TypeError, ValueError):
+        raise Damaged(f"the state of conversation {info.rkey} is no session of pi's") from None
 
 
 def _as_it_was(kept: _Kept | None, messages: Sequence[Message]) -> Iterable[dict[str, Any]] | None:
@@ -68,12 +75,11 @@ def _as_it_was(kept: _Kept | None, messages: Sequence[Message]) -> Iterable[dict
     tids: dict[int, str] = {}
     rows = list(kept.entries)
     for message in messages:
-        data = message.payload() if message.format == PI_ENTRY else {}
-        row = data.get("row")
-        if type(row) is not int or row in tids:
+        row, entry = row_of(message), entry_in(message)
+        if row is None or entry is None or row in tids:
             return None
         tids[row] = message.rkey
-        rows.append(Row(row, data["entry"]))
+        rows.append(Row(row, entry))
     rows.sort(key=lambda row: row.row)
     made = replay(Session(kept.header, rows))
     window = [tids[rows[at].row] for at in made.window]
@@ -118,7 +124,7 @@ class _Telling:
         self.kept = kept
         self.messages = messages
         self.over = {message.rkey: message.covered_by for message in messages}
-        self.first = next((message.rkey for message in _in_order(messages)), None)
+        self.first = next((each.rkey for each in _in_order(messages) if not each.flags), None)
         self.tip: str | None = None
         """The entry that the next one follows."""
         self.side: str | None = None
@@ -130,9 +136,8 @@ class _Telling:
     def entries(self) -> Iterator[dict[str, Any]]:
         rest = self.beside()
         for message in self.messages:
-            row = message.payload(images=False).get("row") if message.format == PI_ENTRY else None
-            before = row if type(row) is int else 1
-            while rest and rest[0].row < before:
+            before = row_of(message)
+            while rest and rest[0].row < (1 if before is None else before):
                 yield self.follow(rest.pop(0).value, f"{self.info.rkey}-state")
             yield self.told(message) if self.is_on_way(message) else self.aside(message)
         for each in rest:
@@ -173,7 +178,8 @@ class _Telling:
         )
         if ends:
             self.given.clear()
-        self.given.append(message.rkey)
+        if not message.flags:
+            self.given.append(message.rkey)
         return self.follow(entry_of(message, ends=ends), message.rkey)
 
     def follow(self, entry: Mapping[str, Any], name: str) -> dict[str, Any]:

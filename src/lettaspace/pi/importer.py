@@ -215,13 +215,14 @@ class _Storing:
                 report.unchanged += 1
 
     def again(self, at: int, rkey: str, blobs: Blobs) -> Value:
-        """The record of a message that is stored. What another format has it in stays."""
+        """The record of a message that is stored. A payload that is from no file stays."""
         stored = message_value(self.view, rkey)
-        if stored["message"]["format"] == PI_ENTRY:
+        kept = stored["message"]
+        if kept["format"] == PI_ENTRY and not {"row", "$type"}.isdisjoint(kept["data"]):
             return self.built.message(at, blobs)
         changing = ("seq", "status", "updatedAt", "compactedMessageIds")
-        kept = {key: value for key, value in stored.items() if key not in changing}
-        return kept | self.built.standing(at)
+        same = {key: value for key, value in stored.items() if key not in changing}
+        return same | self.built.standing(at)
 
     def put(self, collection: str, rkey: str, cid: CID, value: Value, blobs: Blobs) -> bool:
         """Replaces a stored record, if it is another; says whether it is."""
