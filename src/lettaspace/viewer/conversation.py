@@ -79,6 +79,7 @@ def conversation(request: Request) -> Response:
         agent_name=here.agent_names().get(info.agent) or _key(info.agent) or "no agent",
         state_uri=here.space.address.uri(CONVERSATION_STATE, info.rkey),
         source=_source(here, info),
+        parted=list(_parted(here, info)),
         shown=shown,
         turns=_turns(page, ("c", info.rkey), base),
         points=[_point(info, each) for each in points[-POINTS:]],
@@ -218,6 +219,17 @@ def _source(here: Site, info: ConversationInfo) -> dict[str, str] | None:
         return None
     link = path("c", found.rkey, at=at) + f"#m-{at}"
     return {"title": here.clean(found).title or "Untitled", "link": link}
+
+
+def _parted(here: Site, info: ConversationInfo) -> Iterator[dict[str, str]]:
+    """The conversations that others' messages went to, or came from, when two machines had gone
+    on with this one: what is noted of it ends with their TIDs."""
+    for each in info.damage:
+        if each.get("kind") == "diverged":
+            found = here.listing.get(str(each.get("note", "")).rpartition(" ")[2])
+            if found is not None:
+                title = here.clean(found).title or "Untitled"
+                yield {"title": title, "link": path("c", found.rkey)}
 
 
 def _key(uri: str) -> str:
