@@ -2,7 +2,7 @@
 
 COMMANDS = {
     "up": "Bring in what is new, follow it, and show it in a browser.",
-    "sync": "Bring Letta Code's directory in, and sync with your account's host.",
+    "sync": "Bring Letta Code's directory in, and sync with your host.",
     "push": "Give your account's host what is new here.",
     "pull": "Take what is new at your account's host.",
     "clone": "Bring a space to this machine from its host.",
