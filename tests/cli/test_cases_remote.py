@@ -16,7 +16,7 @@ from tests.cli.machines import Machine, World
 from tests.conformance.kit import user
 from tests.letta.build import Store, at, b1, message, rows
 from tests.letta.helpers import export
-from tests.remote.faults import LOST_ANSWER, PASS, Call, Fault
+from tests.remote.faults import LOST_ANSWER, LOST_REQUEST, PASS, Call, Fault
 from tests.remote.proxy import FaultProxy
 
 
@@ -304,3 +304,35 @@ def test_o64_a_write_landed_but_the_answer_did_not(
 def _by_way_of(machine: Machine, origin: str) -> None:
     path = machine.home / "account.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "host": origin}))
+
+
+def test_o64_somebody_went_on_after_it_meanwhile(
+    world: World, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What landed is no branch of its own when the other machine wrote after it."""
+    monkeypatch.setattr("lettaspace.remote.syncing._PAUSES", (0.0, 0.0))
+    one, two = world.machine("one"), world.machine("two")
+    _by_way_of(one, proxy.origin)
+    one("sync")
+    rkey = one.talk("a")
+    one("sync")
+    one.say(rkey, "go")
+    cut: list[str] = []
+
+    def schedule(call: Call) -> Fault:
+        if cut:
+            return LOST_REQUEST
+        if call.nsid == "com.atproto.space.applyWrites":
+            cut.append(call.nsid)
+            return LOST_ANSWER
+        return PASS
+
+    proxy.schedule(schedule)
+    assert one("push").err.startswith("lettaspace: error: offline: ")
+    proxy.schedule({})
+    assert two("sync").code == 0
+    two.say(rkey, "on")
+    assert two("push").code == 0
+    assert one("sync", "--json").json["remote"]["forks"] == []
+    assert one.said(rkey) == two.said(rkey) == ["a", "go", "on"]
+    assert one.records() == two.records()

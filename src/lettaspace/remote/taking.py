@@ -223,10 +223,10 @@ class _Taking:
     def _known_to(self, theirs: set[str], same: set[str]) -> set[str]:
         """Those of the messages that both have, `same`, if whoever wrote `theirs` went on after
         them: then they are no branch of ours, wherever they come from."""
-        seqs = [self._seqs[rkey] for rkey in theirs]
-        if not (seqs and same) or min(seqs) > max(self._seqs[rkey] for rkey in same):
-            return same
-        return set()
+        if not (theirs and same):
+            return set()
+        first = min(self._seqs[rkey] for rkey in theirs)
+        return same if first > max(self._seqs[rkey] for rkey in same) else set()
 
     def _messages(self, conversation: str) -> set[str]:
         """The TIDs of a conversation's messages."""
