@@ -105,13 +105,15 @@ class Layout:
     def arrange(self, window: Sequence[str], own: Collection[str] = ()) -> None:
         """Makes marks and seqs say that `window` is the window, in this order.
 
-        What no summary lists and is not in the window stays as it is marked. Of compacted
-        messages that share a seq, one of `own` keeps it.
+        What no summary lists and is not in the window stays as it is marked; if that is active,
+        it stands at the end. Of compacted messages that share a seq, one of `own` keeps it.
         """
         covered = self.covered(self.items)
         inside = dict.fromkeys(window)
-        for item in self.items.values():
+        for item in sorted(self.items.values(), key=lambda item: item.place):
             item.active = item.rkey in inside or (item.active and item.rkey not in covered)
+            if item.active:
+                inside.setdefault(item.rkey)
         top = self.top()
         outside = [item for item in self.items.values() if item.rkey not in inside]
         used: set[int] = set()

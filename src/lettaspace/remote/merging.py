@@ -27,6 +27,8 @@ from lettaspace.space.writes import Value
 DIVERGED = "diverged"
 """The kind of damage that says of a conversation that two machines went on with it."""
 
+_PARTED = "two machines went on with it: see also "
+
 MAX_DAMAGE = 100
 """The most entries of damage that a conversationState may have."""
 
@@ -181,13 +183,20 @@ def _state(winner: Value, other: Value) -> Value:
 
 
 def with_divergences(damage: Sequence[Value], more: Iterable[Value]) -> list[Value]:
-    """What a conversation is damaged by, and what else is known of its divergences: these
-    first, in an order that all machines have them in."""
-    known = list(damage)
-    known += [each for each in more if each["kind"] == DIVERGED and each not in known]
-    if len(known) == len(damage):
-        return known
-    divergences = [each for each in known if each["kind"] == DIVERGED]
-    divergences.sort(key=lambda each: str(each.get("note")))
-    others = [each for each in known if each["kind"] != DIVERGED]
-    return (divergences + others)[:MAX_DAMAGE]
+    """What a conversation is damaged by, and what else is known of what it was parted from:
+    that first, in an order that all machines have it in."""
+    added = [each for each in more if _parts(each) and each not in damage]
+    if not added:
+        return list(damage)
+    parted = [*filter(_parts, damage), *added]
+    parted.sort(key=lambda each: str(each["note"]))
+    return [*parted, *(each for each in damage if not _parts(each))][:MAX_DAMAGE]
+
+
+def divergence(other: str) -> Value:
+    """The entry of damage that says from what (its TID) a conversation was parted."""
+    return {"kind": DIVERGED, "note": _PARTED + other}
+
+
+def _parts(entry: Value) -> bool:
+    return entry["kind"] == DIVERGED and str(entry.get("note")).startswith(_PARTED)

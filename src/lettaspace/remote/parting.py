@@ -25,7 +25,7 @@ from lettaspace.conversation.records import (
     new_message,
 )
 from lettaspace.remote.arranging import Item, Layout, common, window
-from lettaspace.remote.merging import DIVERGED, later, with_divergences
+from lettaspace.remote.merging import divergence, later, with_divergences
 from lettaspace.space import schema
 from lettaspace.space.view import View
 from lettaspace.space.writes import Create, Update, Value, Write
@@ -189,7 +189,7 @@ class Parting:
             state["title"] = title.encode()[:room].decode(errors="ignore") + _MARK
         if "cwd" in known:
             state["cwd"] = known["cwd"]
-        return {**state, "damage": [_entry(self.source.rkey)]}
+        return {**state, "damage": [divergence(self.source.rkey)]}
 
     def _copy(self) -> None:
         """Gives the fork the copies that it lacks."""
@@ -239,7 +239,7 @@ def _mark(conversation: Conversation, other: str) -> list[Write]:
     if conversation.record is None:
         return []
     stored = conversation.view.get(CONVERSATION_STATE, conversation.rkey)
-    entry = _entry(other)
+    entry = divergence(other)
     if stored is None:
         at = conversation.record.value["createdAt"]
         state = {"conversation": conversation.uri, "updatedAt": at, "damage": [entry]}
@@ -250,10 +250,6 @@ def _mark(conversation: Conversation, other: str) -> list[Write]:
     state = {**stored.value, "damage": with_divergences(damage, [entry])}
     state["updatedAt"] = later(stored.value)
     return [Update(CONVERSATION_STATE, conversation.rkey, state)]
-
-
-def _entry(other: str) -> Value:
-    return {"kind": DIVERGED, "note": f"two machines went on with it: see also {other}"}
 
 
 def _has(view: View, new: Create) -> bool:

@@ -1,0 +1,185 @@
+"""Merging two versions of a record: the same result on every machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lettaspace.atproto import cbor
+from lettaspace.atproto.cid import CID
+from lettaspace.conversation.records import (
+    AGENT,
+    COMPILED_PROMPT,
+    CONVERSATION_STATE,
+    MEMORY,
+    MESSAGE,
+    envelope,
+    new_message,
+)
+from lettaspace.conversation.space import Space as Space  # the formats it knows
+from lettaspace.remote.merging import divergence, is_older, merge
+
+HERE = "at://did:web:mira.example/space/xyz.quasigod.lab.letta.space/self/did:web:mira.example"
+TALK = f"{HERE}/xyz.quasigod.lab.letta.conversation/3menokz37mit4"
+FORK = f"{HERE}/xyz.quasigod.lab.letta.conversation/3menp2h3dr7gj"
+
+NOON, LATER, LAST = (f"2026-03-05T12:00:{second}.000Z" for second in ("00", "10", "20"))
+
+
+def message(text: str = "plum", **fields: Any) -> dict[str, Any]:
+    payload = {"role": "user", "content": [{"type": "text", "text": text}]}
+    value = new_message(
+        TALK, f"{HERE}/a/otter", "user", 3, envelope("letta.localMessage", 1, payload), NOON
+    )
+    return {**value, **fields}
+
+
+def settled(**fields: Any) -> dict[str, Any]:
+    data = {"role": "toolResult", "toolCallId": "c", "metadata": {"lettaspace.settled": True}}
+    return message(role="toolResult", message=envelope("letta.localMessage", 1, data), **fields)
+
+
+def answered(**fields: Any) -> dict[str, Any]:
+    data = {"role": "toolResult", "toolCallId": "c", "content": []}
+    return message(role="toolResult", message=envelope("letta.localMessage", 1, data), **fields)
+
+
+def both_ways(collection: str, one: Any, other: Any, base: Any = None) -> Any:
+    cid = None if base is None else CID.for_cbor(cbor.encode(base))
+    merged = merge(collection, one, other, cid)
+    assert merge(collection, other, one, cid) == merged
+    return merged
+
+
+@pytest.mark.parametrize("collection", [AGENT, CONVERSATION_STATE, MEMORY, "com.example.note"])
+def test_the_later_one_wins(collection):
+    old, new = {"updatedAt": NOON, "name": "b"}, {"updatedAt": LATER, "name": "a"}
+    assert both_ways(collection, old, new) == new
+
+
+def test_of_prompts_the_one_compiled_later_wins():
+    old = {"compiledAt": NOON, "updatedAt": LAST, "content": "b"}
+    assert both_ways(COMPILED_PROMPT, old, {"compiledAt": LATER, "content": "a"})["content"] == "a"
+
+
+def test_times_are_compared_as_times():
+    zulu = {"updatedAt": "2026-03-05T12:00:00Z"}
+    east = {"updatedAt": "2026-03-05T13:59:59.999+02:00"}
+    assert both_ways(AGENT, zulu, east) == zulu
+    assert is_older(AGENT, east, zulu)
+    assert not is_older(AGENT, zulu, east)
+
+
+def test_without_times_the_larger_cid_wins():
+    one, other = {"name": "a"}, {"name": "b"}
+    cids = {bytes(CID.for_cbor(cbor.encode(each))): each for each in (one, other)}
+    assert both_ways(AGENT, one, other) == cids[max(cids)]
+    assert not is_older(AGENT, one, other)
+    assert not is_older(AGENT, other, one)
+    assert not is_older(AGENT, one, {"updatedAt": NOON})
+
+
+def test_an_incomplete_state_never_replaces_a_complete_one():
+    whole = {"updatedAt": NOON, "title": "Jars"}
+    part = {"updatedAt": LATER, "title": "Jar", "incomplete": True}
+    assert both_ways(CONVERSATION_STATE, whole, part) == whole
+
+
+def test_no_divergence_is_forgotten():
+    first, second = divergence("3menp2h3dr7gj"), divergence("3menp2h3dr7gk")
+    torn = {"kind": "tornRow", "row": 3}
+    files = {"kind": "diverged", "note": "2 messages only in the space, 1 only in these files"}
+    old = {"updatedAt": NOON, "damage": [second, torn, files]}
+    new = {"updatedAt": LATER, "title": "Jars", "damage": [first]}
+    merged = both_ways(CONVERSATION_STATE, old, new)
+    assert merged["title"] == "Jars"
+    assert merged["damage"] == [first, second]
+    assert merged["updatedAt"] > LATER
+
+
+def test_who_only_marks_a_message_does_not_undo_what_another_said():
+    marked = message(status="compacted", updatedAt=LAST)
+    moved = message(seq=9, updatedAt=LAST)
+    rewritten = message("fig", updatedAt=LATER)
+    merged = both_ways(MESSAGE, marked, rewritten)
+    assert merged["message"] == rewritten["message"]
+    assert merged["status"] == "compacted"
+    assert merged["updatedAt"] == "2026-03-05T12:00:20.001Z"
+    merged = both_ways(MESSAGE, moved, rewritten)
+    assert merged["message"] == rewritten["message"]
+    assert merged["seq"] == 9
+
+
+def test_of_two_that_both_said_something_the_later_counts():
+    fig, quince = message("fig", updatedAt=NOON), message("quince", updatedAt=LATER)
+    assert both_ways(MESSAGE, fig, quince) == quince
+
+
+def test_the_version_both_come_from_tells_who_said_something():
+    base = message()
+    fig = message("fig", status="compacted", updatedAt=NOON)
+    for marked in (
+        message(status="compacted", updatedAt=LAST),
+        message(seq=40, updatedAt=LAST),
+        message(seq=40, conversation=FORK, updatedAt=LAST),
+    ):
+        merged = both_ways(MESSAGE, fig, marked, base)
+        assert merged["message"] == fig["message"]
+        assert merged["seq"] == marked["seq"]
+        assert merged["conversation"] == marked["conversation"]
+    moved = message("fig", seq=12, updatedAt=NOON)
+    assert both_ways(MESSAGE, moved, message(seq=9, updatedAt=LAST), base) == moved
+
+
+def test_a_result_that_came_late_never_gives_way_to_its_placeholder():
+    late, placeholder = answered(updatedAt=NOON), settled(seq=8, updatedAt=LAST)
+    merged = both_ways(MESSAGE, late, placeholder)
+    assert merged["message"] == late["message"]
+    assert merged["seq"] == 8
+
+
+def test_what_moved_to_a_fork_stays_there():
+    here = message(seq=90, status="compacted", updatedAt=LAST)
+    there = message(conversation=FORK, seq=7, updatedAt=NOON)
+    merged = both_ways(MESSAGE, here, there)
+    assert (merged["conversation"], merged["seq"]) == (FORK, 7)
+    listed = message(compactedMessageIds=["3menokz37mit4"], updatedAt=LAST)
+    mapped = message(conversation=FORK, compactedMessageIds=["3menp2h3dr7gj"], updatedAt=NOON)
+    assert both_ways(MESSAGE, listed, mapped) == mapped
+
+
+def test_what_was_made_active_again_stays_active():
+    """When only marks differ, the later one has seen the other."""
+    compacted = message(status="compacted", updatedAt=NOON)
+    active = message(updatedAt=LATER)
+    assert both_ways(MESSAGE, compacted, active) == active
+
+
+VERSIONS = st.builds(
+    lambda text, fields: message(text, **fields),
+    st.sampled_from(["plum", "fig", "quince"]),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "seq": st.integers(1, 5),
+            "status": st.sampled_from(["active", "compacted"]),
+            "updatedAt": st.sampled_from([NOON, LATER, LAST]),
+            "conversation": st.sampled_from([TALK, FORK, "at://did:web:mira.example/elsewhere"]),
+            "compactedMessageIds": st.lists(st.just("3menokz37mit4"), max_size=1),
+        },
+    ),
+)
+
+
+@given(VERSIONS, VERSIONS, st.none() | VERSIONS)
+def test_it_does_not_matter_whose_version_it_is(one, other, base):
+    merged = both_ways(MESSAGE, one, other, base)
+    assert both_ways(MESSAGE, one, one) == one
+    assert merged["message"] in (one["message"], other["message"])
+    assert merged["seq"] in (one["seq"], other["seq"])
+    if merged not in (one, other):
+        assert is_older(MESSAGE, one, merged)
+        assert is_older(MESSAGE, other, merged)
