@@ -38,6 +38,8 @@ KEY_KEY = "lettaspace.key"
 MAX_PROMPT = 200_000
 MAX_HASH = 128
 MAX_SYSTEM = 100_000
+MAX_NAME = 4096
+MAX_TITLE = 8192
 MAX_DAMAGE = 100
 
 _LEGACY_SHAPE = Known({"parts": ListOf(Known())})
@@ -57,7 +59,7 @@ def agent_key(agent_id: str) -> str:
 
 def agent_record(agent_id: str, data: dict[str, Any], blobs: Blobs) -> Value:
     """The record of an agent's file."""
-    value: Value = {"name": clip(data.get("name"), 4096) or clip(agent_id, 4096)}
+    value: Value = {"name": clip(data.get("name"), MAX_NAME) or clip(agent_id, MAX_NAME)}
     description = clip(data.get("description"), 20_000)
     if description:
         value["description"] = description
@@ -95,7 +97,7 @@ def state_record(
     updated = valid(data.get("updated_at"))
     last = valid(data.get("last_message_at"))
     value: Value = {"conversation": conversation, "updatedAt": updated or last or source.created_at}
-    if title := clip(data.get("summary"), 8192):
+    if title := clip(data.get("summary"), MAX_TITLE):
         value["title"] = title
     if data.get("archived") is True:
         value["archived"] = True
@@ -230,6 +232,10 @@ _PROMPT_LIMITS = {
     "memfsRevision": MAX_HASH,
     "compiledAt": MAX_HASH,
 }
+
+
+PROMPT_FIELDS = tuple(_PROMPT_LIMITS)
+"""The fields of system-prompt.json, in Letta's order."""
 
 
 def _is_plain_prompt(prompt: dict[str, Any]) -> bool:

@@ -26,6 +26,9 @@ FILES = (CONVERSATION, MANIFEST, MESSAGES, PROMPT)
 MAX_SMALL = 64 * 1024 * 1024
 """Bytes of a file that is read whole."""
 
+MAX_NAME = 255
+"""Bytes of a name that every file system takes."""
+
 PATIENCE = 1.0
 """Seconds to wait for a file that is being written to become whole."""
 
@@ -43,6 +46,16 @@ def default_directory() -> Path:
 def encode_name(key: str) -> str:
     """The name of the file or directory for an id or key."""
     return urlsafe_b64encode(key.encode()).decode().rstrip("=")
+
+
+def is_name(key: str, suffix: str = "") -> bool:
+    """Whether a file or directory can have the name for an id or key: it is text, and not too
+    long for a file system."""
+    try:
+        name = encode_name(key) + suffix
+    except UnicodeEncodeError:
+        return False
+    return bool(key) and len(name) <= MAX_NAME
 
 
 def decode_name(name: str) -> str | None:
@@ -121,6 +134,14 @@ def list_directory(directory: Path) -> Listing:
     listing.conversations.sort(key=lambda each: (len(each.key), each.key))
     listing.odd.sort()
     return listing
+
+
+def size(path: Path) -> int:
+    """A file's bytes; 0 where there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,15 @@ its row a moment later. Whoever is told of each write meets what lies between.
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import BinaryIO
 
+from lettaspace.letta import rows
 from lettaspace.letta.damage import BAD_CONVERSATION, BAD_MANIFEST, BAD_PROMPT, NO_WINDOW
 from lettaspace.letta.directory import FILES, ConversationDir
 from lettaspace.letta.plan import NOBODY, Plan, Status
+from lettaspace.letta.scan import Entry
 from lettaspace.letta.source import Source
 
 REST = 10.0
@@ -80,3 +84,45 @@ def _without_row(listed: Sequence[str], plan: Plan) -> tuple[list[str], list[str
         else:
             found.append(f"no row: {message_id}")
     return before, behind
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Seconds for which nobody must have written a conversation before it is written to."""
+
+    after_turn: float = 2.0
+    within_turn: float = 3600.0
+    """The same where a turn is not complete: a tool may run for long, and a question whether it
+    may may stay open for longer."""
+
+
+def is_idle(
+    directory: ConversationDir, plan: Plan, source: Source, file: BinaryIO, rest: Rest
+) -> bool:
+    """Whether Letta is not at work in a conversation, as far as its files tell."""
+    needed = rest.within_turn if in_turn(plan, source, file) else rest.after_turn
+    newest = 0.0
+    for name in FILES:
+        with suppress(OSError):
+            newest = max(newest, (directory.path / name).stat().st_mtime)
+    # A clock that was set back makes a file seem to be of the future.
+    return abs(time.time() - newest) >= needed
+
+
+def in_turn(plan: Plan, source: Source, file: BinaryIO) -> bool:
+    """Whether the newest message waits for another one, that Letta itself wrote here: an answer,
+    or the result of a tool."""
+    if doubts(source, plan).streaming:
+        return True
+    messages = plan.messages()
+    if not len(messages):
+        return False
+    last = int(messages[-1])
+    last = plan.final.get(last, last)
+    scan = plan.scan
+    if scan.given[last] or scan.kinds[last] == Entry.SUMMARY:
+        return False
+    message = rows.recognise(scan.reread(file, last))[1]
+    if message.get("role") == "assistant":
+        return message.get("stopReason") == "toolUse"
+    return True

@@ -8,13 +8,15 @@ of its last complete import is passed over.
 from collections.abc import Callable, Container, Iterable
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from lettaspace.conversation.derive import conversation_tid
-from lettaspace.conversation.records import AGENT, CONVERSATION
+from lettaspace.conversation.records import AGENT, CONVERSATION, CONVERSATION_STATE, MESSAGE
 from lettaspace.conversation.space import Space
 from lettaspace.errors import Damaged, InvalidInput, InvalidRecord
-from lettaspace.letta import tracking
+from lettaspace.letta import divergence, fields, synced, tracking
 from lettaspace.letta.build import Blobs, agent_key, agent_record, conversation_record
+from lettaspace.letta.continuing import Part
 from lettaspace.letta.damage import (
     BAD_AGENT,
     BAD_CONVERSATION,
@@ -34,13 +36,16 @@ from lettaspace.letta.directory import (
     read_small,
 )
 from lettaspace.letta.doubt import Unsettled, at_rest, doubts
+from lettaspace.letta.export import agent_file
 from lettaspace.letta.following import Following
 from lettaspace.letta.live import Live
+from lettaspace.letta.located import home, lineage, locate
 from lettaspace.letta.replay import replay
 from lettaspace.letta.report import FAILED, ConversationReport, Report
 from lettaspace.letta.scan import Changed, Scan, scan
 from lettaspace.letta.source import Source, is_unchanged, read_source
 from lettaspace.letta.store import Prepared, open_rows, store_conversation
+from lettaspace.letta.synced import Base, Synced
 from lettaspace.letta.tracking import Known
 from lettaspace.letta.writer import Item, Writer
 
@@ -69,12 +74,20 @@ def import_directory(
     """
     if strict:
         check_directory(space, directory)
-    return _Import(space, Path(directory), dry_run).run(progress)
+    return Importer(space, Path(directory), dry_run).run(progress)
+
+
+def _is_same(source: Source, base: Base) -> bool:
+    """Whether a conversation is the one that its key had before."""
+    if source.recovered:
+        return True
+    names = ("agent_id", "created_at")
+    return all(source.value.get(name) == base.value.get(name) for name in names)
 
 
 def check_directory(space: Space, directory: Path | str) -> None:
     """Reads all that an import would read. Raises Damaged if something is lost or diverged."""
-    report = _Import(space, Path(directory), dry_run=True).run(None)
+    report = Importer(space, Path(directory), dry_run=True).run(None)
     lines = list(report.losses())
     if lines:
         more = f", and {len(lines) - 1} more" if len(lines) > 1 else ""
@@ -97,7 +110,7 @@ def import_some(
     is in `final`; the second return value says why, by path. With `again` conversations are
     compared with the space even if they are unchanged since their last import.
     """
-    run = _Import(space, directory, dry_run=False, following=following, final=final)
+    run = Importer(space, directory, dry_run=False, following=following, final=final)
     unsettled: dict[str, frozenset[str]] = {}
     for agent in agents:
         try:
@@ -116,7 +129,9 @@ def import_some(
     return run.report, unsettled
 
 
-class _Import:
+class Importer:
+    """Imports one directory's agents and conversations, one by one."""
+
     def __init__(
         self,
         space: Space,
@@ -124,11 +139,14 @@ class _Import:
         dry_run: bool,
         following: Following | None = None,
         final: Container[str] = (),
+        part: Part | None = None,
     ) -> None:
         self.space = space
+        self.part = part
         self.directory = directory
         self.name = str(directory.resolve())
         self.known = tracking.load(space, self.name)
+        self.synced = synced.load(space, self.name)
         self.dry_run = dry_run
         self.following = following
         self.final = final
@@ -174,18 +192,42 @@ class _Import:
         if small.value.get("id") != agent.id:
             findings.add(OTHER_ID, None, f"{agent.path.name} holds another id")
         blobs: Blobs = {}
-        value = agent_record(agent.id, small.value, blobs)
+        value = agent_record(agent.id, self.merged(agent, small.value), blobs)
         item = Item(AGENT, agent_key(agent.id), value, self.report.agents, blobs=blobs)
         self.writer.put(item)
 
+    def merged(self, agent: AgentFile, value: dict[str, Any]) -> dict[str, Any]:
+        """What an agent's record is to say: what the file says, with what was changed in the
+        record since both said the same."""
+        last = self.last(f"{synced.AGENT}{agent.id}")
+        if last is None:
+            return value
+        with self.space.repo.snapshot() as view:
+            theirs = agent_file(self.space, view, agent_key(agent.id))
+        return value if theirs is None else fields.merge(last[1].value, value, theirs)
+
+    def last(self, key: str) -> tuple[Synced, Base] | None:
+        """How something stood when the space and the directory were last the same."""
+        return synced.get(self.space, self.name, key) if key in self.synced else None
+
+    def note(self, key: str, known: Synced, base: Base) -> None:
+        """Notes how something stands in the directory, which is as the space says it; and that
+        there is nothing to be imported, if that is so of all its files."""
+        synced.remember(self.space, self.name, key, known, base)
+        self.synced[key] = known
+        if synced.is_conversation(key):
+            self.known[key] = Known(known.name, known.mark)
+            tracking.remember(self.space, self.name, key, self.known[key])
+
     def conversation(
         self, directory: ConversationDir, entry: ConversationReport, *, again: bool = False
-    ) -> None:
+    ) -> Prepared | None:
+        """Imports one; what was read of it, or None if it was not."""
         known = self.known.get(directory.key)
         if known is not None and known.is_current(directory) and not again:
             entry.conversation = known.conversation
             entry.read = False
-            return
+            return None
         patient = self.following is not None and not (
             str(directory.path) in self.final or at_rest(directory)
         )
@@ -195,7 +237,7 @@ class _Import:
                     prepared = self.prepare(directory, entry, patient)
                     if prepared is None:
                         continue
-                    store_conversation(self.writer, prepared, entry)
+                    store_conversation(self.writer, prepared, entry, self.part)
                 except Changed:
                     self.writer.discard()
                     continue
@@ -203,7 +245,7 @@ class _Import:
                 if self.following is not None:
                     found = doubts(prepared.source, prepared.plan)
                     self.following.stored(directory.key, found, prepared.live)
-                return
+                return prepared
             if patient:
                 raise Unsettled(frozenset({BUSY}))
         except (OSError, Damaged, InvalidInput, InvalidRecord) as error:
@@ -213,6 +255,7 @@ class _Import:
         else:
             entry.findings.add(BUSY, None, "it kept changing while it was read")
         entry.outcome = FAILED
+        return None
 
     def prepare(
         self, directory: ConversationDir, entry: ConversationReport, patient: bool
@@ -225,15 +268,19 @@ class _Import:
         entry.messages.unchanged = entry.records.unchanged = 0
         seen = tracking.mark(directory)
         source = read_source(directory, patience=0 if patient else PATIENCE)
-        entry.conversation = tid = self.tid(source)
+        last = self.last(directory.key)
+        if last is not None and not _is_same(source, last[1]):
+            last = None  # Letta gave the key to another conversation
+        tid = self.tid(source) if last is None else last[0].name
+        derived = tid if last is None else last[0].derived
         path = directory.path / MESSAGES
         live: Live | None = None
         if not source.readable:
-            scanned = Scan(path, tid, source.created_at)
+            scanned = Scan(path, derived, source.created_at)
         else:
             if self.following is not None:
-                live = self.following.rows(directory, source, tid, patient)
-            scanned = live.result() if live is not None else scan(path, tid, source.created_at)
+                live = self.following.rows(directory, source, derived, patient)
+            scanned = live.result() if live is not None else scan(path, derived, source.created_at)
         with open_rows(path) as file:
             plan = replay(scanned, file, source.window)
         if not is_unchanged(source):
@@ -245,7 +292,49 @@ class _Import:
         version = source.manifest.get("schema_version") if source.manifest else None
         if scanned.bare and version != 1:
             entry.findings.add(BARE_ROW, None, f"{scanned.bare} messages stand without a row")
-        return Prepared(source, tid, plan, seen, live)
+        prepared = Prepared(source, tid, plan, seen, live)
+        if last is not None:
+            prepared.base, prepared.size = last[1], last[0].size
+        self.locate(prepared, is_known=last is not None)
+        entry.conversation = prepared.tid
+        return prepared
+
+    def locate(self, prepared: Prepared, *, is_known: bool) -> None:
+        """Finds the conversation that a file belongs to, and its messages there, if the space
+        writes it as well: if it was compared with the directory before, rows of ours are in the
+        file, or it was parted from another."""
+        space, plan = self.space, prepared.plan
+        if not is_known and prepared.source.directory.key not in self.known:
+            prepared.tid = self.given_home(prepared) or prepared.tid
+        if space.repo.get(CONVERSATION, prepared.tid) is None:
+            return
+        state = space.repo.get(CONVERSATION_STATE, prepared.tid)
+        parted = state is not None and bool(divergence.partings(state.value))
+        if not (is_known or parted or 1 in plan.scan.given):
+            return
+        size = prepared.size if is_known else None
+        located = locate(space, prepared.tid, plan, size=size)
+        found = home(plan, located)
+        if found != prepared.tid and len(lineage(space, found, plan.scan.conversation)) > 1:
+            prepared.tid = found
+            located = locate(space, found, plan, size=size)
+        prepared.located = located
+
+    def given_home(self, prepared: Prepared) -> str | None:
+        """The conversation in which the last message stands that the file has in a row of ours,
+        if it is one with the same agent."""
+        scan = prepared.plan.scan
+        last = scan.given.rfind(1)
+        record = self.space.repo.get(MESSAGE, scan.tid(last)) if last >= 0 else None
+        prefix = self.space.address.conversation("")
+        if record is None or not record.value["conversation"].startswith(prefix):
+            return None
+        rkey: str = record.value["conversation"].removeprefix(prefix)
+        conversation = self.space.repo.get(CONVERSATION, rkey)
+        agent = self.space.address.agent(agent_key(prepared.source.agent_id))
+        if conversation is None or conversation.value["agent"] != agent:
+            return None
+        return rkey
 
     def tid(self, source: Source) -> str:
         """The TID of a conversation; of several alike, the first by key takes the first."""

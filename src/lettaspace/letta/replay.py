@@ -76,6 +76,7 @@ class _Replay:
     def run(self) -> None:
         scan = self.scan
         twice = _occurring_twice(scan)
+        again = _written_again(scan)
         compactions = {c.entry: i for i, c in enumerate(scan.compactions)}
         for entry, kind in enumerate(scan.kinds):
             if kind == Entry.DAMAGED:
@@ -83,6 +84,9 @@ class _Replay:
                 self.top += 1
                 continue
             takes = None
+            if (message := again.get(entry)) is not None:
+                self.rewritten(message, entry)
+                continue
             if twice[entry]:
                 known, takes = self.same(entry)
                 if known:
@@ -124,6 +128,16 @@ class _Replay:
             return False, None
         self.leave(message)
         return False, self.window.index(message)
+
+    def rewritten(self, message: int, entry: int) -> None:
+        """A row of ours that says what a message became that has a row before."""
+        self.final[message] = entry
+        self.message_of[entry] = message
+        ids = self.scan.ids
+        if ids[message] != ids[entry]:
+            # Others may hold the same array.
+            self.scan.ids = array("q", ids)
+            self.scan.ids[message] = ids[entry]
 
     def replaces(self, earlier: int, later: int, row: dict[str, Any]) -> bool:
         kinds = self.scan.kinds
@@ -205,6 +219,20 @@ def _occurring_twice(scan: Scan) -> bytearray:
     identities = np.array(scan.identities)
     _, inverse, counts = np.unique(identities, return_inverse=True, return_counts=True)
     return bytearray((counts[inverse] > 1).astype(np.uint8).tobytes())
+
+
+def _written_again(scan: Scan) -> dict[int, int]:
+    """The rows of ours that carry the TID of a message with an earlier row, which is named."""
+    if 1 not in scan.given:
+        return {}
+    tids = scan.tid_array()
+    _, first, inverse, counts = np.unique(
+        tids, return_index=True, return_inverse=True, return_counts=True
+    )
+    given = np.frombuffer(bytes(scan.given), np.uint8).astype(np.bool_)
+    later = np.flatnonzero(given & (counts[inverse] > 1))
+    found = {int(entry): int(first[inverse[entry]]) for entry in later}
+    return {entry: message for entry, message in found.items() if entry != message}
 
 
 def _settle_tids(scan: Scan, file: BinaryIO, plan: Plan) -> None:

@@ -10,6 +10,7 @@ NEW = "new"
 CHANGED = "changed"
 UNCHANGED = "unchanged"
 DIVERGED = "diverged"
+PARTED = "parted"
 FAILED = "failed"
 
 

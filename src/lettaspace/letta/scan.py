@@ -75,6 +75,8 @@ class Scan:
     row_ids: "array[int]" = field(default_factory=lambda: array("q"))
     identities: "array[int]" = field(default_factory=lambda: array("q"))
     tids: bytearray = field(default_factory=bytearray)
+    given: bytearray = field(default_factory=bytearray)
+    """Flags: the row carries its message's TID, so it is one that lettaspace wrote."""
     compactions: list[Compaction] = field(default_factory=list[Compaction])
     header: dict[str, Any] | None = None
     unknown: int = 0
@@ -194,7 +196,15 @@ class Scanner:
         self.entry(line, Entry.DAMAGED, 0, 0, 0, bytes(TID_LENGTH))
 
     def entry(
-        self, line: rows.Line, kind: Entry, message_id: int, row_id: int, identity: int, tid: bytes
+        self,
+        line: rows.Line,
+        kind: Entry,
+        message_id: int,
+        row_id: int,
+        identity: int,
+        tid: bytes,
+        *,
+        given: bool = False,
     ) -> None:
         scan = self.scan
         scan.offsets.append(line.offset)
@@ -207,6 +217,7 @@ class Scanner:
         scan.row_ids.append(row_id)
         scan.identities.append(identity)
         scan.tids += tid
+        scan.given.append(given)
 
     def message(
         self,
@@ -232,9 +243,16 @@ class Scanner:
         row_id = value.get("id")
         if type(row_id) is not str:
             row_id = identity.message_id
-        tid = given_tid(value) or message_tid(scan.conversation, *identity)
+        given = given_tid(value)
+        tid = given or message_tid(scan.conversation, *identity)
         self.entry(
-            line, entry, hash(identity.message_id), hash(row_id), hash(identity), tid.encode()
+            line,
+            entry,
+            hash(identity.message_id),
+            hash(row_id),
+            hash(identity),
+            tid.encode(),
+            given=given is not None,
         )
         if identity.role == "assistant" and message.get("stopReason") in _UNFINISHED:
             scan.unfinished[-1] = 1

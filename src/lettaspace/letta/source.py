@@ -1,8 +1,10 @@
 """One conversation's small files, and what is known of it before its rows are read."""
 
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
+from lettaspace.conversation import jsontext
 from lettaspace.conversation.times import EPOCH, valid
 from lettaspace.letta import rows
 from lettaspace.letta.damage import (
@@ -105,6 +107,13 @@ def read_source(directory: ConversationDir, *, patience: float = PATIENCE) -> So
         readable,
         findings,
     )
+
+
+def prompt_digest(prompt: dict[str, Any] | None) -> str | None:
+    """Changes when a system-prompt.json says something else; None where there is none."""
+    if prompt is None:
+        return None
+    return sha256(jsontext.dumps(dict(sorted(prompt.items())), ascii=True).encode()).hexdigest()
 
 
 def is_unchanged(source: Source) -> bool:

@@ -25,6 +25,7 @@ from lettaspace.conversation.records import (
 from lettaspace.conversation.times import to_millis, valid
 from lettaspace.letta import divergence, rows
 from lettaspace.letta.build import (
+    MAX_DAMAGE,
     Blobs,
     MessageBuilder,
     agent_key,
@@ -33,12 +34,15 @@ from lettaspace.letta.build import (
     prompt_record,
     state_record,
 )
+from lettaspace.letta.continuing import Continuing, Part
 from lettaspace.letta.damage import DIVERGED, OLDER_COPY
 from lettaspace.letta.live import Baseline, Live
+from lettaspace.letta.located import Located, locate
 from lettaspace.letta.plan import Plan
-from lettaspace.letta.report import CHANGED, NEW, UNCHANGED, ConversationReport
+from lettaspace.letta.report import CHANGED, NEW, PARTED, UNCHANGED, ConversationReport
 from lettaspace.letta.report import DIVERGED as DIVERGED_OUTCOME
 from lettaspace.letta.source import Source
+from lettaspace.letta.synced import Base
 from lettaspace.letta.tracking import Stored, stored_messages
 from lettaspace.letta.writer import Item, Writer
 from lettaspace.space.writes import Value
@@ -55,14 +59,23 @@ class Prepared:
     plan: Plan
     fingerprint: str
     live: Live | None = None
+    located: Located | None = None
+    """Where its messages stand, if the space and the directory both write the conversation."""
+    base: Base | None = None
+    """What its small files said when both were last the same."""
+    size: int = 0
+    """The size of messages.jsonl then."""
 
 
-def store_conversation(writer: Writer, prepared: Prepared, report: ConversationReport) -> None:
+def store_conversation(
+    writer: Writer, prepared: Prepared, report: ConversationReport, part: Part | None = None
+) -> None:
     """Writes a conversation's records; counts and findings go into `report`.
 
-    Raises scan.Changed when the file is no longer the one of the first pass.
+    Where both sides went on, `part` puts one of the branches into a fork; without it nothing is
+    written. Raises scan.Changed when the file is no longer the one of the first pass.
     """
-    _Conversation(writer, prepared, report).run()
+    _Conversation(writer, prepared, report, part).run()
 
 
 def open_rows(path: Path) -> BinaryIO:
@@ -74,7 +87,15 @@ def open_rows(path: Path) -> BinaryIO:
 
 
 class _Conversation:
-    def __init__(self, writer: Writer, prepared: Prepared, report: ConversationReport) -> None:
+    def __init__(
+        self,
+        writer: Writer,
+        prepared: Prepared,
+        report: ConversationReport,
+        part: Part | None,
+    ) -> None:
+        self.prepared = prepared
+        self.part = part
         self.writer = writer
         self.space = writer.space
         self.source = prepared.source
@@ -87,6 +108,46 @@ class _Conversation:
         self.agent = self.space.address.agent(agent_key(self.source.agent_id))
 
     def run(self) -> None:
+        if self.prepared.located is not None:
+            with open_rows(self.scan.path) as file:
+                self.file = file
+                self.go_on(self.prepared.located)
+        else:
+            self.write_all()
+        self.writer.flush()
+        report = self.report
+        if report.outcome == UNCHANGED and report.messages.written + report.records.written:
+            report.outcome = CHANGED
+
+    def go_on(self, located: Located) -> None:
+        """Writes what is new in a conversation that the space writes as well."""
+        if self.live is not None:
+            self.live.baseline = None
+        prepared = self.prepared
+        continuing = Continuing(
+            self.writer,
+            self.source,
+            self.plan,
+            located,
+            self.rkey,
+            self.agent,
+            self.report,
+            self.file,
+            base=prepared.base,
+            size=prepared.size,
+        )
+        if not (located.new and located.waiting):
+            divergence.clear(self.writer, self.rkey)
+            continuing.run()
+        elif self.part is None:
+            self.diverge(len(located.extra), len(located.new))
+        else:
+            self.report.outcome = PARTED
+            continuing.part(self.part)
+            divergence.clear(self.writer, self.rkey)
+
+    def write_all(self) -> None:
+        """Makes the records what the files say."""
         rev = self.space.repo.rev()
         stored = stored_messages(self.space, self.uri)
         with open_rows(self.scan.path) as file:
@@ -103,6 +164,9 @@ class _Conversation:
                 self.live.baseline = None
             if extra.any():
                 if len(new) and stored.in_window[extra].any():
+                    if self.part is not None:
+                        self.go_on(locate(self.space, self.rkey, self.plan))
+                        return
                     self.diverge(int(extra.sum()), len(new))
                     return
                 note = f"{int(extra.sum())} stored messages are not in these files"
@@ -117,10 +181,6 @@ class _Conversation:
                 self.messages(order.tolist(), is_new, once=False)
                 if self.live is not None:
                     self.live.baseline = Baseline(self.plan, self.agent, rev)
-        self.writer.flush()
-        report = self.report
-        if report.outcome == UNCHANGED and report.messages.written + report.records.written:
-            report.outcome = CHANGED
 
     def compare(self, stored: Stored) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
         """The entries that are not stored, and a flag for every stored message that is none
@@ -148,13 +208,15 @@ class _Conversation:
 
     def diverge(self, theirs: int, ours: int) -> None:
         self.report.outcome = DIVERGED_OUTCOME
-        note = f"{theirs} messages only in the space, {ours} only in these files"
+        note = divergence.mark(self.writer, self.rkey, theirs, ours)
         self.report.findings.add(DIVERGED, None, note)
-        divergence.mark(self.writer, self.rkey, note)
 
     def state(self) -> tuple[Value, Blobs]:
         blobs: Blobs = {}
         state = state_record(self.source, self.uri, self.scan.header, self.report.findings, blobs)
+        stored = self.space.repo.get(CONVERSATION_STATE, self.rkey)
+        if stored is not None and (parted := divergence.partings(stored.value)):
+            state["damage"] = [*parted, *state.get("damage", [])][:MAX_DAMAGE]
         return state, blobs
 
     def head(self, state: Value, blobs: Blobs, *, is_older: bool = False) -> None:

@@ -1,0 +1,321 @@
+"""Restoring: what the space has of agents and conversations, written into Letta's directory.
+
+from lettaspace.letta.restoring import restore
+
+report = restore(space, "/home/b/.letta/lc-local-backend")
+
+docs/letta-restore.md has the rules. Above all: what Letta wrote stays, Letta can open all of it
+at every moment, and where nothing differs nothing is written.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from lettaspace.conversation.records import (
+    AGENT,
+    CONVERSATION,
+    CONVERSATION_STATE,
+    NO_AGENT,
+    rkey_of,
+)
+from lettaspace.conversation.space import Space
+from lettaspace.errors import Conflict, Damaged, NotFound, StoreUnavailable
+from lettaspace.letta import synced
+from lettaspace.letta.bringing import Bringing, Brought, Outcome
+from lettaspace.letta.directory import (
+    CONVERSATION as CONVERSATION_FILE,
+)
+from lettaspace.letta.directory import (
+    MESSAGES,
+    ConversationDir,
+    encode_name,
+    is_name,
+    read_small,
+)
+from lettaspace.letta.doubt import Rest
+from lettaspace.letta.export import files_in, letta_agent_id
+from lettaspace.letta.importer import Importer
+from lettaspace.letta.memfs import MEMFS, MEMORY
+from lettaspace.letta.placing import Placing
+from lettaspace.letta.report import ConversationReport
+
+Memory = Callable[[str, Path], object]
+"""Restores an agent's memory (by its record key) into a directory, if the space has one. Letta
+must not start before: without it, it makes an empty one and sends another prompt."""
+
+
+@dataclass(slots=True)
+class RestoreReport:
+    """What was written, and what was not."""
+
+    agents: list[Brought] = field(default_factory=list[Brought])
+    conversations: list[Brought] = field(default_factory=list[Brought])
+
+    @property
+    def written(self) -> int:
+        """Agents and conversations that were written to."""
+        changed = (Outcome.NEW, Outcome.CHANGED)
+        return sum(each.outcome in changed for each in (*self.agents, *self.conversations))
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.conversations)
+
+    @property
+    def left(self) -> list[Brought]:
+        """What was not brought to say the same as the space."""
+        return [each for each in (*self.agents, *self.conversations) if not each.is_done]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "agents": [each.to_json() for each in self.agents],
+            "conversations": [each.to_json() for each in self.conversations],
+        }
+
+
+def restore(
+    space: Space,
+    directory: Path | str,
+    *,
+    agents: Collection[str] | None = None,
+    conversations: Collection[str] | None = None,
+    memory: Memory | None = None,
+    rest: Rest | None = None,
+    dry_run: bool = False,
+) -> RestoreReport:
+    """Writes agents and conversations of the space into one of Letta's storage directories,
+    which is made if it is not there.
+
+    `agents` are record keys or URIs: those, and all their conversations. `conversations` are
+    names as `Space.conversation` takes them: those, and their agents. By default everything of
+    the agents that are not hidden. Nothing is brought in: what only the directory has stays
+    there, and is said. Raises NotFound or Ambiguous for what is named and is not there,
+    StoreUnavailable, or Conflict.
+    """
+    directory = Path(directory)
+    try:
+        for name in ("agents", "conversations"):
+            if not dry_run:
+                (directory / name).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(f"cannot write {directory}: {error.strerror}") from error
+    with Restoring.opened(space, directory, rest=rest, dry=dry_run, memory=memory) as restoring:
+        return restoring.all(agents, conversations)
+
+
+class Restoring:
+    """Writes into one directory, while nobody else of ours does."""
+
+    def __init__(
+        self, space: Space, importer: Importer, bringing: Bringing, memory: Memory | None
+    ) -> None:
+        self.space = space
+        self.importer = importer
+        self.bringing = bringing
+        self.directory = importer.directory
+        self.report = RestoreReport()
+        self._memory = memory
+        self._agents: dict[str, Brought | None] = {}
+        self._keys: dict[str, str] | None = None
+
+    @classmethod
+    @contextmanager
+    def opened(
+        cls,
+        space: Space,
+        directory: Path,
+        *,
+        rest: Rest | None = None,
+        dry: bool = False,
+        memory: Memory | None = None,
+        importer: Importer | None = None,
+    ) -> Iterator["Restoring"]:
+        placing = Placing(directory, space.home)
+        with placing.alone():
+            importer = importer or Importer(space, directory, dry_run=dry)
+            bringing = Bringing(space, importer, placing, rest or Rest(), dry=dry)
+            yield cls(space, importer, bringing, memory)
+
+    def all(
+        self, agents: Collection[str] | None, conversations: Collection[str] | None
+    ) -> RestoreReport:
+        if agents is None and conversations is None:
+            for record in self.space.repo.records(AGENT):
+                if not record.value.get("hidden"):
+                    self.agent(record.rkey)
+            agents = [rkey for rkey, done in self._agents.items() if done is not None]
+            agents.append(NO_AGENT)
+        else:
+            agents = [self.agent_key(name) for name in agents or ()]
+            for rkey in agents:
+                self.agent(rkey)
+        wanted = {self.space.conversation(name).rkey for name in conversations or ()}
+        owners = {self.space.address.agent(rkey) for rkey in agents}
+        for record in self.space.repo.records(CONVERSATION):
+            if record.rkey in wanted or record.value["agent"] in owners:
+                self.conversation(record.rkey)
+        return self.report
+
+    def agent_key(self, name: str) -> str:
+        """The record key of an agent that is named by key or URI. Raises NotFound."""
+        rkey = rkey_of(name) if name.startswith("at://") else name
+        if rkey != NO_AGENT and self.space.repo.get(AGENT, rkey) is None:
+            raise NotFound(f"no agent {name}")
+        return rkey
+
+    def agent(self, rkey: str) -> bool:
+        """Brings an agent, its memory first; whether its conversations can follow."""
+        if rkey == NO_AGENT:
+            return True
+        if rkey not in self._agents:
+            brought = self._agent(rkey)
+            self.report.agents.append(brought)
+            self._agents[rkey] = None if brought.outcome is Outcome.LEFT else brought
+        return self._agents[rkey] is not None
+
+    def _agent(self, rkey: str) -> Brought:
+        with self.space.repo.snapshot() as view:
+            agent_id = letta_agent_id(view, rkey, self.space.repo.get_blob) or rkey
+        key = f"{synced.AGENT}{agent_id}"
+        if not is_name(agent_id, ".json") or not _is_component(agent_id):
+            # Letta makes a path of it.
+            return Brought(key, rkey, Outcome.LEFT, note="its id cannot be used as a name")
+        if self._memory is not None and not self.bringing.dry:
+            self._memory(rkey, self.directory / MEMFS / agent_id / MEMORY)
+        return self.bringing.agent(rkey, agent_id)
+
+    def conversation(self, tid: str, *, again: bool = True) -> Brought | None:
+        """Brings a conversation, its agent first. One that somebody deleted from the directory
+        is brought `again`, or not at all: then, None."""
+        directory, is_there = self.place(tid)
+        if directory is None or (not is_there and not again and self.was_there(tid)):
+            return None
+        record = self.space.repo.get(CONVERSATION, tid)
+        agent = rkey_of(record.value["agent"]) if record is not None else NO_AGENT
+        if not self.agent(agent):
+            brought = Brought(directory.key, tid, Outcome.LEFT, note="its agent was left")
+        elif is_there:
+            brought = self.bringing.existing(directory)
+        else:
+            brought = self._new(directory, tid)
+        self.report.conversations.append(brought)
+        return brought
+
+    def _new(self, directory: ConversationDir, tid: str) -> Brought:
+        with self.space.repo.snapshot() as view:
+            uri = self.space.address.conversation(tid)
+            has_messages = bool(synced.conversation_revs(view, uri, tid).split(" ")[3:])
+            state = view.get(CONVERSATION_STATE, tid)
+            if has_messages and not self.bringing.messages(view, tid):
+                note = "its messages are another harness's"
+                return Brought("", tid, Outcome.LEFT, note=note)
+        if not has_messages and state is None:
+            return Brought("", tid, Outcome.LEFT, note="nothing was ever said in it")
+        try:
+            brought = self.bringing.new(directory, tid)
+        except (Damaged, NotFound) as error:
+            return Brought(directory.key, tid, Outcome.LEFT, note=str(error))
+        except Conflict as error:
+            return Brought(directory.key, tid, Outcome.BUSY, note=str(error))
+        self.keys[tid] = directory.key
+        return brought
+
+    # Keys
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The keys in the directory by the conversations that they are."""
+        if self._keys is None:
+            self._keys = {}
+            present = {each.key for each in self.importer.listing.conversations}
+            known = {key: each.conversation for key, each in self.importer.known.items()}
+            known |= {
+                key: each.name
+                for key, each in self.importer.synced.items()
+                if synced.is_conversation(key)
+            }
+            # Those that are there come last, and count.
+            for key in sorted(known, key=lambda key: key in present):
+                self._keys[known[key]] = key
+        return self._keys
+
+    def was_there(self, tid: str) -> bool:
+        return tid in self.keys
+
+    def place(self, tid: str) -> tuple[ConversationDir | None, bool]:
+        """Where a conversation is, or is to be, and whether it is there. None for an empty one
+        whose place another one has."""
+        if (key := self.keys.get(tid)) is not None:
+            found = self.at(key)
+            if found.path.exists() or self.is_free(key, tid):
+                return found, found.path.exists()
+        with self.space.repo.snapshot() as view:
+            own = files_in(self.space, view, tid)
+            uri = self.space.address.conversation(tid)
+            is_empty = synced.conversation_revs(view, uri, tid).count(" ") < 4
+        if not is_name(own.key):
+            own.key = f"conversation:{tid}"
+        kind, _, name = own.key.partition(":")
+        for number in count(1):
+            if number == 1:
+                key = own.key
+            elif kind == "default":
+                key = f"conversation:default~m{number}"
+            else:
+                key = f"conversation:{name}~m{number}"
+                key = key if is_name(key) else f"conversation:{tid}~m{number}"
+            found = self.at(key)
+            if not found.path.exists():
+                if self.is_free(key, tid):
+                    return found, False
+            elif self.is_taken(found, tid):
+                if is_empty:
+                    return None, False
+            else:
+                return found, True
+        raise AssertionError("the numbers end")
+
+    def at(self, key: str) -> ConversationDir:
+        path = self.directory / "conversations" / encode_name(key)
+        return ConversationDir(key, path)
+
+    def is_free(self, key: str, tid: str) -> bool:
+        """Whether no other conversation has a key, or had it till somebody deleted it."""
+        known = self.importer.synced.get(key)
+        owner = known.name if known is not None else None
+        if owner is None and key in self.importer.known:
+            owner = self.importer.known[key].conversation
+        return owner in (None, tid)
+
+    def is_taken(self, directory: ConversationDir, tid: str) -> bool:
+        """Whether a directory is another conversation. One of the same agent in which nothing
+        was said, as Letta makes them, gives way."""
+        if not self.is_free(directory.key, tid):
+            return True
+        entry = ConversationReport(directory.key)
+        prepared = self.importer.prepare(directory, entry, patient=False)
+        if prepared is None:
+            return True
+        if prepared.tid == tid:
+            return False
+        if not self.is_blank(directory):
+            return True
+        if not self.bringing.dry:
+            self.bringing.adopt(directory, tid)
+        return False
+
+    @staticmethod
+    def is_blank(directory: ConversationDir) -> bool:
+        """Whether it is an agent's default conversation in which nothing was said."""
+        if directory.default_agent is None or (directory.path / MESSAGES).exists():
+            return False
+        return read_small(directory.path / CONVERSATION_FILE).value is not None
+
+
+def _is_component(name: str) -> bool:
+    """Whether a name leads nowhere but into the directory that it stands in."""
+    return name not in (".", "..") and name.isprintable() and not set(name) & set("/\\:")
