@@ -27,7 +27,8 @@ ROUNDS = 8
 """So often a sync begins anew when the host changed meanwhile, or an answer was lost."""
 
 PATIENCE = 90.0
-"""Seconds that a sync waits altogether when the host asks for it, or does not answer."""
+"""Seconds that a sync waits altogether when the host asks for it, and after which it does not
+ask again a host that answers nothing."""
 
 _PAUSES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 
@@ -127,8 +128,11 @@ class Syncer:
             mirror.set_pushed(None)
 
     def _rounds(self, report: SyncReport, pull: bool, push: bool) -> None:
+        began, pushed = time.monotonic(), 0
         for pause in _PAUSES[:ROUNDS]:
             self._wait(pause)
+            if report.pushed > pushed:
+                began, pushed = time.monotonic(), report.pushed
             try:
                 if pull:
                     report.add_taken(self._puller().pull())
@@ -138,7 +142,7 @@ class Syncer:
             except Stale:
                 pull = True
             except Unreachable as error:
-                if not error.sent or self._waited >= PATIENCE:
+                if not error.sent or time.monotonic() - began >= PATIENCE:
                     raise
                 pull = True
             except HostRefused as error:
