@@ -106,6 +106,7 @@ class Puller:
         """The host's head and what has changed; brings `state` there. None if the log does not
         lead to what the commit says, or is too long."""
         last: dict[Key, RemoteOp] = {}
+        first: dict[Key, int] = {}
         commit: Commit | None = None
         count = 0
         for page in self._host.ops(since or None):
@@ -117,6 +118,7 @@ class Puller:
                 if op.cid is not None:
                     state.add(element(*key, str(op.cid)))
                 last[key] = op
+                first.setdefault(key, len(first))
             count += len(page.ops)
             if count > MAX_OPS:
                 return None
@@ -129,7 +131,7 @@ class Puller:
         self._check(commit)
         if commit.hash != state.digest() or commit.rev < since:
             return None
-        changes = [self._change(key, op) for key, op in last.items()]
+        changes = [self._change(key, op)._replace(at=first[key]) for key, op in last.items()]
         return commit.rev, changes
 
     def _change(self, key: Key, op: RemoteOp) -> Change:

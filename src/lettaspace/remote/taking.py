@@ -6,7 +6,7 @@ them. Nothing that is here is ever deleted for it, but in a repo of somebody els
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,11 +16,12 @@ from lettaspace.atproto import cbor
 from lettaspace.atproto.cid import CID
 from lettaspace.atproto.data import blob_refs
 from lettaspace.conversation.index import find_conversation_id
-from lettaspace.conversation.records import CONVERSATION, MESSAGE, Address
+from lettaspace.conversation.records import CONVERSATION, MESSAGE, Address, rkey_of
 from lettaspace.errors import Damaged, InvalidRecord
 from lettaspace.remote.branches import Divergence, diverge, mend
 from lettaspace.remote.merging import is_older, merge
 from lettaspace.remote.mirror import DELETED, INVALID, NO_BLOB, Key, Mirror
+from lettaspace.remote.parting import Conversation
 from lettaspace.space import schema
 from lettaspace.space.repo import Transaction
 from lettaspace.space.writes import Create, Delete, Update, Validate, Value, Write
@@ -28,12 +29,14 @@ from lettaspace.space.writes import Create, Delete, Update, Validate, Value, Wri
 
 class Change(NamedTuple):
     """What the host has now at a key: the record and its encoding. `cid` None: nothing, by its
-    log. `value` None, otherwise: it did not give what the CID is of."""
+    log. `value` None, otherwise: it did not give what the CID is of. `at`: the place in the log
+    of the first change to it since we last looked, where it is known."""
 
     key: Key
     cid: CID | None
     value: Value | None = None
     data: bytes = b""
+    at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +92,23 @@ class _Taking:
         self._same: set[str] = set()
         """Messages that are here as they are there, whoever sent them."""
         self._seqs: dict[str, int] = {}
+        self._landed: dict[Key, int] = {}
+        """In which order they came to the host."""
 
     def run(self, changes: Sequence[Change]) -> None:
         here = self._here(changes)
         there = self._mirror.cids(change.key for change in changes)
         self._mirror.release([change.key for change in changes])
+        self._landed = {change.key: change.at for change in changes if change.at is not None}
         for change in changes:
             self._one(change, here.get(change.key), there.get(change.key))
         parting = self._terms.own and (self._arrived or self._left)
         # Before it is noted what the host has: what we have sent may be among what comes.
         unknown = self._mirror.unknown(MESSAGE) if parting else set()
+        parted = self._parted() if parting else {}
         self._tx.apply(self._writes)
         self._mirror.put((change.key, change.cid) for change in changes)
-        self._part(unknown)
+        self._part(unknown, parted)
         if self._terms.own:
             for conversation in sorted(self._touched):
                 mend(self._tx, self._terms.address, conversation)
@@ -203,30 +210,71 @@ class _Taking:
             raise Damaged(f"{'/'.join(key)} is noted and not stored")
         return record.value
 
-    def _part(self, unknown: set[str]) -> None:
+    def _parted(self) -> dict[str, dict[str, str]]:
+        """By conversation in which something has arrived: the messages of it that we have put
+        into a fork of which the host had nothing when we last looked, and that fork's URI."""
+        address, view = self._terms.address, self._tx.view
+        rkeys = self._mirror.unknown(CONVERSATION)
+        forks = [Conversation(view, address, address.conversation(rkey)) for rkey in sorted(rkeys)]
+        found: dict[str, dict[str, str]] = {}
+        for uri in self._arrived if forks else ():
+            source = Conversation(view, address, uri)
+            for fork in forks:
+                if fork.left(source):
+                    theirs = self._mirror.cids(Key(MESSAGE, rkey) for rkey in fork.layout.items)
+                    found.setdefault(uri, {}).update((key.rkey, fork.uri) for key in theirs)
+        return found
+
+    def _part(self, unknown: set[str], parted: Mapping[str, Mapping[str, str]]) -> None:
         """Parts the branches of conversations in which both sides went on. `unknown`: messages
-        of ours that the host had not when we last looked."""
-        if not unknown:
-            return
+        of ours that the host had not when we last looked; `parted` is of that time, too."""
         for conversation in sorted({*self._arrived, *self._left}):
             theirs = self._arrived[conversation]
             ours = (self._messages(conversation) & unknown) - theirs
-            ours -= self._known_to(theirs, ours & self._same)
-            if not ours:
-                continue
-            moved = self._left[conversation]
-            address = self._terms.address
-            done = diverge(self._tx, address, conversation, ours, theirs, moved=moved)
-            if done is not None:
-                self.taken.forks.append(done)
+            ours -= self._known_to(theirs, ours)
+            if moved := self._behind(theirs, parted.get(conversation, {})):
+                # Who wrote these did not know that we had moved what they came after.
+                self._diverge(conversation, theirs, ours, moved, is_theirs=True)
+            elif ours:
+                self._diverge(conversation, ours, theirs, self._left[conversation])
 
-    def _known_to(self, theirs: set[str], same: set[str]) -> set[str]:
-        """Those of the messages that both have, `same`, if whoever wrote `theirs` went on after
-        them: then they are no branch of ours, wherever they come from."""
-        if not (theirs and same):
+    def _diverge(
+        self,
+        conversation: str,
+        mine: set[str],
+        others: set[str],
+        moved: Mapping[str, str],
+        *,
+        is_theirs: bool = False,
+    ) -> None:
+        done = diverge(self._tx, self._terms.address, conversation, mine, others, moved=moved)
+        if done is not None and is_theirs:
+            done = done._replace(moved="ours" if done.moved == "theirs" else "theirs")
+        if done is not None:
+            self.taken.forks.append(done)
+
+    def _known_to(self, theirs: set[str], ours: set[str]) -> set[str]:
+        """Those of ours that were at the host before `theirs`. Whoever sent these has seen ours
+        since, and has parted from them or went on after them: they are no branch of ours."""
+        if not theirs:
+            return set()
+        landed = {rkey: self._landed.get(Key(MESSAGE, rkey)) for rkey in ours}
+        first = min(self._landed.get(Key(MESSAGE, rkey), -1) for rkey in theirs)
+        if first >= 0:
+            return {rkey for rkey, at in landed.items() if at is not None and at < first}
+        # Without the log, the seqs have to tell.
+        same = ours & self._same
+        if not same:
             return set()
         first = min(self._seqs[rkey] for rkey in theirs)
         return same if first > max(self._seqs[rkey] for rkey in same) else set()
+
+    def _behind(self, theirs: set[str], moved: Mapping[str, str]) -> dict[str, str]:
+        """What we have moved, as far as it was not at the host before one of `theirs`."""
+        first = min((self._landed.get(Key(MESSAGE, rkey), -1) for rkey in theirs), default=-1)
+        forks = {uri: self._landed.get(Key(CONVERSATION, rkey_of(uri))) for uri in moved.values()}
+        late = {uri for uri, at in forks.items() if at is None or at > first}
+        return {rkey: uri for rkey, uri in moved.items() if uri in late}
 
     def _messages(self, conversation: str) -> set[str]:
         """The TIDs of a conversation's messages."""
