@@ -243,6 +243,10 @@ class Restoring:
                 self._keys[known[key]] = key
         return self._keys
 
+    def refresh(self) -> None:
+        """Has what is known of the keys looked up again."""
+        self._keys = None
+
     def was_there(self, tid: str) -> bool:
         return tid in self.keys
 
