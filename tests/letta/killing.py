@@ -34,3 +34,24 @@ def killed(work: Callable[[], object], step: int) -> bool:
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status) or not os.WEXITSTATUS(status)
     return os.WIFSIGNALED(status)
+
+
+def killed_writing(work: Callable[[], object], step: int) -> bool:
+    """The same, before one of the calls that write files: each of them is a step."""
+
+    def counted() -> object:
+        left = step
+        for name in ("write", "fsync", "rename", "replace", "unlink", "mkdir"):
+            real = getattr(os, name)
+
+            def call(*arguments: object, _real: Callable[..., object] = real, **named: object):  # type: ignore[no-untyped-def]
+                nonlocal left
+                if not left:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                left -= 1
+                return _real(*arguments, **named)
+
+            setattr(os, name, call)
+        return work()
+
+    return killed(counted, 1_000_000)

@@ -19,6 +19,7 @@ from lettaspace.remote.branches import diverge
 from tests.letta.build import AGENT, KEY, Store, at, b1, compaction, message, row, rows
 from tests.letta.conftest import OpenSpace
 from tests.letta.helpers import digest
+from tests.letta.killing import killed_writing
 from tests.letta.test_restoring import AT_ONCE, append, read, read_rows
 from tests.remote.apart import Host, Machine, agree
 
@@ -310,3 +311,73 @@ def test_o31_counter_ids_meet(
     assert len(a.space.conversations()) == 2
     fresh = restore(a.space, tmp_path / "fresh", rest=AT_ONCE)
     assert sorted(each.key for each in fresh.conversations) == [KEY, again]
+
+
+def openable(root: Path) -> set[str]:
+    """What Letta could open of a directory, which has to be all of it."""
+    for path in (root / "agents").glob("*.json"):
+        assert type(jsontext.loads(path.read_bytes())) is dict
+    keys = [each.key for each in list_directory(root).conversations]
+    for key in keys:
+        value = read(root, key)
+        path = root / "conversations" / encode_name(key) / "messages.jsonl"
+        if path.exists():
+            assert read(root, key, "manifest.json")["schema_version"] == 2
+            assert path.read_bytes().endswith(b"\n")
+            listed = set(value["in_context_message_ids"])
+            assert listed <= {each["message"]["id"] for each in read_rows(root, key)[1:]}
+    return set(keys)
+
+
+def test_killed_at_any_moment(sides: list[Side], host: Host, tmp_path: Path) -> None:
+    """A conversation that is new, one that went on elsewhere, one that both went on with."""
+    a, b = sides
+    store = Store(a.path)
+    for number in (2, 3):
+        key = f"conversation:local-conv-{number}"
+        made = [message(1, "user", f"talk {number}", conversation=f"local-conv-{number}")]
+        store.conversation(rows(made), key=key, created=at(-number))
+    settled(host, a, b)
+    two = "conversation:local-conv-2"
+    a.turn(5, "On A")
+    a.turn(5, "On A", two)
+    b.turn(6, "On B", name="b")
+    made = [message(1, "user", "talk 4", conversation="local-conv-4")]
+    store.conversation(rows(made), key="conversation:local-conv-4", created=at(-4))
+    a.sync(host)
+    b.machine.pull(host)
+    home = b.space.home
+    b.space.close()
+    a.space.close()
+    template = tmp_path / "template"
+    shutil.copytree(home, template / "home")
+    shutil.copytree(b.path, template / "letta")
+    expected: set[tuple[str, ...]] = set()
+    step = 0
+    while True:
+        # The directory's path is part of what is known of it.
+        shutil.rmtree(home)
+        shutil.rmtree(b.path)
+        shutil.copytree(template / "home", home)
+        shutil.copytree(template / "letta", b.path, copy_function=shutil.copy2)
+
+        def work() -> None:
+            with Space.open(home) as space:
+                reconcile(space, b.path, part=diverge, rest=AT_ONCE)
+
+        was_killed = killed_writing(work, step)
+        openable(b.path)
+        with Space.open(home) as space:
+            reconcile(space, b.path, part=diverge, rest=AT_ONCE)
+            assert reconcile(space, b.path, part=diverge, rest=AT_ONCE).written == 0
+            assert differences(space, b.path) == []
+            assert not (b.path / ".lettaspace").exists()
+            assert [str(each) for each in space.verify()] == []
+            said = sorted(len(list(space.transcript(info.uri))) for info in space.conversations())
+        assert said == [1, 1, 3, 6, 6], step
+        expected |= b.all_said()
+        assert b.all_said() == expected, step
+        if not was_killed:
+            break
+        step += 1
+    assert step > 20

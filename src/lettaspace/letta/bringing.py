@@ -18,7 +18,7 @@ from lettaspace.conversation.unstored import without_authentication
 from lettaspace.errors import Conflict, Damaged
 from lettaspace.letta import directory as names
 from lettaspace.letta import fields, rows, synced, tracking
-from lettaspace.letta.continuing import told
+from lettaspace.letta.continuing import local_names, told
 from lettaspace.letta.damage import TORN_ROW
 from lettaspace.letta.directory import (
     MANIFEST,
@@ -371,7 +371,7 @@ class _Change:
         self.count = len(self._rewritten) + len(self._lacking) if self.has_rows else 0
         merged = told(space, tid, source, None, prepared.base)[0].value
         self.prompt = prompt if self.is_newer(prompt) else None
-        value = {**merged, "id": directory.id}
+        value = {**merged, **local_names(source), "id": directory.id}
         is_same = value == source.value and ids == source.window
         self.value = None if is_same else {**value, IDS: ids}
         told_prompt = source.prompt if self.prompt is None else self.prompt

@@ -300,6 +300,11 @@ class Continuing:
             return connection.execute(query).scalars().all()
 
 
+def local_names(source: Source) -> dict[str, Any]:
+    """What tells a conversation from others in its directory, as its file has it."""
+    return {name: source.value[name] for name in ("id", "created_at") if name in source.value}
+
+
 def _said(state: Value) -> Value:
     return {key: each for key, each in state.items() if key not in ("$type", "updatedAt")}
 
@@ -308,22 +313,23 @@ def told(
     space: Space, rkey: str, source: Source, header: dict[str, Any] | None, base: Base | None
 ) -> tuple[Source, dict[str, Any] | None]:
     """What a conversation's state is to say: what the file says, merged with what the space
-    does, and under the id that the conversation has there, whatever it is called here."""
-    local = source.value.get("id")
+    does, and with the id and the age that the conversation has there. Here it may be called
+    otherwise; and where it became a fork, its file is older than that."""
+    local = local_names(source)
     with space.repo.snapshot() as view:
         if view.get(CONVERSATION, rkey) is None:
             return source, header
         stored = view.get(CONVERSATION_STATE, rkey)
         there = files_in(space, view, rkey)
-    own = there.conversation["id"]
+    own = {name: there.conversation[name] for name in local if name in there.conversation}
     old = base.value if base is not None else None
-    theirs = {**there.conversation, "id": local}
+    theirs = {**there.conversation, **local}
     if stored is None or not letta_state(stored.value, space.repo.get_blob):
         # What is not said there is not taken away.
         theirs = {**(old or source.value), **theirs}
-    value = {**fields.merge(old, source.value, theirs), "id": own}
-    if header is not None and header.get("id") == local:
-        header = {**header, "id": own}
+    value = {**fields.merge(old, source.value, theirs), **own}
+    if header is not None and header.get("id") == local.get("id"):
+        header = {**header, "id": there.conversation["id"]}
     created_at = valid(value.get("created_at")) or source.created_at
     if header is not None and header.get("timestamp") == source.created_at:
         header = {**header, "timestamp": created_at}

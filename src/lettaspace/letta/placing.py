@@ -145,6 +145,20 @@ class Placing:
         shutil.rmtree(self._staging, ignore_errors=True)
 
 
+def replace_file(path: Path, data: bytes) -> None:
+    """Gives a file outside of the storage directory new content, in one step. It keeps its mode,
+    and is for its owner alone where it is new. Raises StoreUnavailable."""
+    draft = path.with_name(f".{path.name}.lettaspace")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.unlink(missing_ok=True)
+        _write(draft, data, _mode(path))
+        draft.replace(path)
+        _flush(path.parent)
+    except OSError as error:
+        raise _unavailable(path, error) from error
+
+
 def _pieces(rows: Iterable[bytes]) -> Iterator[bytes]:
     """Whole rows, many at once where they are short: whoever reads meanwhile sees no half."""
     some: list[bytes] = []
