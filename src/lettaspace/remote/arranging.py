@@ -5,6 +5,7 @@ messages that both know, in one order, and its own. Then marks and seqs are made
 window, and only what differs from what is stored is written.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -54,7 +55,7 @@ class Item:
     covers: list[str] | None = None
     """What a summary lists."""
     touched: bool = False
-    """It was written again since it was first written."""
+    """It was written again since; otherwise it has the seq that it was given at first."""
     new: Value | None = None
     """The record of one that is not stored yet."""
     stored: "tuple[int, bool, list[str] | None] | None" = None
@@ -90,10 +91,12 @@ class Layout:
         new = self.items[rkey].new
         return new if new is not None else message_value(self.view, rkey)
 
-    @property
-    def is_tied(self) -> bool:
-        """Whether messages share a seq."""
-        return len({item.seq for item in self.items.values()}) < len(self.items)
+    def ties(self) -> list[list[Item]]:
+        """The messages that share a seq with others."""
+        by_seq: defaultdict[int, list[Item]] = defaultdict(list)
+        for item in self.items.values():
+            by_seq[item.seq].append(item)
+        return [items for items in by_seq.values() if len(items) > 1]
 
     def covered(self, by: Iterable[str]) -> set[str]:
         """What these messages list."""

@@ -86,6 +86,8 @@ def diverge(
         return done
     if not (mine and others):
         return None
+    more, further = _tied_with(source, mine, others), _tied_with(source, others, mine)
+    mine, others = mine | (more - further), others | (further - more)
     side: Side = "theirs" if min(mine) < min(others) else "ours"
     loser, winner = (others, mine) if side == "theirs" else (mine, others)
     rkey = fork_tid(source.rkey, min(loser))
@@ -98,12 +100,30 @@ def diverge(
     return Divergence(conversation, fork.uri, side)
 
 
+def _tied_with(source: Conversation, mine: set[str], others: set[str]) -> set[str]:
+    """What belongs to our side of what both seem to have in common.
+
+    A message gets a seq above all that its machine knows. So of two that share one, neither was
+    written by somebody who knew the other, and what came after the one did not know the other.
+    """
+    items = source.layout.items
+    shared, own = (
+        {items[rkey].seq for rkey in side if not items[rkey].touched} for side in (others, mine)
+    )
+    common = items.keys() - mine - others
+    tied = {r for r in common if not items[r].touched and items[r].seq in shared - own}
+    if not tied:
+        return set()
+    return {rkey for rkey in common - source.copies(common) if rkey >= min(tied)}
+
+
 def mend(tx: Transaction, address: Address, conversation: str) -> bool:
     """Makes the marks and seqs of a conversation (its URI) say what its summaries say, where
     merging has left them otherwise; returns whether that took anything.
 
     What a summary lists is compacted. What none lists, though one that moved to a fork did, is
-    not: the fork has a copy of it. And no two messages share a seq.
+    not: the fork has a copy of it. And no two messages share a seq, but where two branches that
+    are not parted yet do.
     """
     number = find_conversation_id(tx.connection, conversation)
     if all(each.one(tx.connection, id=number) is None for each in (_unmarked, _loose, _tied)):
@@ -114,7 +134,10 @@ def mend(tx: Transaction, address: Address, conversation: str) -> bool:
     loose = {rkey for rkey, item in layout.items.items() if not item.active} - covered
     freed = source.copied(loose) if loose else set()
     marked = any(layout.items[rkey].active for rkey in covered & layout.items.keys())
-    if not (freed or marked or layout.is_tied):
+    ties = layout.ties()
+    if any(sum(not item.touched for item in tie) > 1 for tie in ties):
+        return False  # branches, which somebody who knows them will part
+    if not (freed or marked or ties):
         return False
     for rkey in freed:
         layout.items[rkey].active = True

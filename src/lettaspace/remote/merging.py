@@ -68,6 +68,12 @@ def is_older(collection: str, theirs: Value, ours: Value) -> bool:
     return _NEVER < _moment(collection, theirs) < _moment(collection, ours)
 
 
+def is_behind(collection: str, theirs: Value, ours: Value) -> bool:
+    """Whether a message has a place that it left already: whoever wrote that version had not
+    seen the other one."""
+    return collection == MESSAGE and _place(theirs)[:2] < _place(ours)[:2]
+
+
 def later(value: Value, *others: Value) -> str:
     """The first `updatedAt` that is later than those of all these versions.
 
@@ -91,7 +97,11 @@ def settles(value: Value) -> bool:
 
 def _rank(collection: str, value: Value) -> _Rank:
     whole = "incomplete" not in value or collection != CONVERSATION_STATE
-    return whole, _moment(collection, value), bytes(CID.for_cbor(cbor.encode(value)))
+    return whole, _moment(collection, value), bytes(_cid(value))
+
+
+def _cid(value: Value) -> CID:
+    return CID.for_cbor(cbor.encode(value))
 
 
 def _moment(collection: str, value: Value) -> datetime:
@@ -146,7 +156,7 @@ def _rewriter(winner: Value, other: Value, base: CID | None) -> Value:
         # A result that came late never gives way to what stood in its place.
         return other if settled[0] else winner
     for one, rewriter in ((winner, other), (other, winner)):
-        if base is not None and _says_still(one, other, base):
+        if base is not None and (base == _cid(one) or _says_still(one, other, base)):
             return rewriter
     return other if _marks(winner, other) and not _marks(other, winner) else winner
 
@@ -162,7 +172,7 @@ def _says_still(value: Value, other: Value, base: CID) -> bool:
         for uri in dict.fromkeys((value["conversation"], other["conversation"]))
         for seq in seqs
     ]
-    return any(CID.for_cbor(cbor.encode({**first, **place})) == base for place in places)
+    return any(_cid({**first, **place}) == base for place in places)
 
 
 def _said(value: Value) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ from lettaspace.conversation.index import find_conversation_id
 from lettaspace.conversation.records import CONVERSATION, MESSAGE, Address, rkey_of
 from lettaspace.errors import Damaged, InvalidRecord
 from lettaspace.remote.branches import Divergence, diverge, mend
-from lettaspace.remote.merging import is_older, merge
+from lettaspace.remote.merging import is_behind, is_older, merge
 from lettaspace.remote.mirror import DELETED, INVALID, NO_BLOB, Key, Mirror
 from lettaspace.remote.parting import Conversation
 from lettaspace.space import schema
@@ -183,6 +183,11 @@ class _Taking:
         if self._terms.own and is_older(key.collection, value, old):
             # A write of long ago that arrived late, and took the place of a newer one.
             self._mirror.set_pushed(None)
+        elif self._terms.own and is_behind(key.collection, value, old):
+            # A write of somebody who had not seen what the host had.
+            merged = merge(key.collection, old, value)
+            self._mirror.set_pushed(None)
+            self._update(key, old, merged)
         else:
             self._update(key, old, value)
 
