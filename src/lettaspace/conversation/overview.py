@@ -249,7 +249,9 @@ def _conversation(
     reader: Reader,
 ) -> ConversationInfo:
     state = state or {}
-    updated = state.get("lastMessageAt") or (count and count.last) or state.get("updatedAt")
+    # A harness says when it was last used; what was appended since then, it may not know.
+    used = [time for time in (state.get("lastMessageAt"), count and count.last) if time]
+    updated = max(used, default=None) or state.get("updatedAt")
     return ConversationInfo(
         rkey=rkey,
         uri=uri,
