@@ -15,6 +15,7 @@ from lettaspace import Space
 from lettaspace.atproto import tid
 from lettaspace.atproto.tid import DAY, TidClock
 from lettaspace.conversation.handle import Conversation
+from lettaspace.conversation.readdress import FORK
 from lettaspace.conversation.records import (
     AGENT,
     COMPILED_PROMPT,
@@ -26,7 +27,6 @@ from lettaspace.demo import write_directory
 from lettaspace.errors import Damaged
 from lettaspace.export import restore as module
 from lettaspace.export.archive import open_archive, write_archive
-from lettaspace.conversation.readdress import FORK
 from lettaspace.export.restore import Outcomes, RestoreReport, replaces, restore
 from lettaspace.letta.importer import import_directory
 from lettaspace.space.writes import Create, Update, Value
