@@ -32,7 +32,7 @@ from lettaspace.remote import parting
 from lettaspace.remote.branches import Divergence, diverge, mend
 from lettaspace.space.repo import Transaction
 from lettaspace.space.writes import Create, Delete, Update
-from tests.conformance.kit import Talk, result, says, user, words
+from tests.conformance.kit import TIME, Talk, result, says, user, words
 from tests.remote.apart import Host, Machine, agree, check_all, originals
 
 Op = tuple[Any, ...]
@@ -427,7 +427,7 @@ def test_messages_that_came_before_what_both_have(first, talk):
     talk.users("cd")
     talk.remark(talk.of("c").rkey, seq=11)
     talk.remark(talk.of("d").rkey, seq=12)
-    x = talk.foreign(11, user("x"))
+    x = talk.foreign(13, user("x"))
     y = talk.foreign(3, user("y"))
     assert part(first, talk, [x], [y]) is not None
     assert ends(first, talk) == [list("cdx"), list("cdy")]
@@ -438,6 +438,16 @@ def test_branches_of_three_machines_at_once(first, talk):
     x, y, z = (talk.foreign(2, user(text)) for text in "xyz")
     assert part(first, talk, [z], [x, y]) is not None
     assert ends(first, talk) == [list("axy"), list("az")]
+
+
+def test_what_shares_a_seq_with_the_other_side_is_ours(first, talk):
+    """A third machine wrote it, and we went on after it."""
+    talk.users("a")
+    talk.foreign(2, user("c"))
+    x = talk.foreign(3, user("x"))
+    y = talk.foreign(2, user("y"))
+    assert part(first, talk, [x], [y]) is not None
+    assert ends(first, talk) == [list("acx"), list("ay")]
 
 
 def test_a_summary_of_messages_of_both_sides_lists_what_stays(first, talk):
@@ -484,10 +494,17 @@ def test_marks_that_merging_lost_are_made_again(first, talk):
 
 def test_messages_that_share_a_seq_are_parted(first, talk):
     talk.users("abc")
-    talk.remark(talk.of("b").rkey, seq=3)
+    talk.remark(talk.of("b").rkey, seq=3, updatedAt=TIME)
     assert mended(first, talk)
     check_all(first)
     assert talk.window == list("abc")
+
+
+def test_branches_that_others_will_part_are_left_to_them(first, talk):
+    talk.users("a")
+    for text in "xy":
+        talk.foreign(2, user(text))
+    assert not mended(first, talk)
 
 
 def test_a_mark_of_a_summary_that_moved_is_taken_off(machines, host, first, talk):
@@ -668,6 +685,12 @@ quick = settings(
 @quick
 @given(HISTORY, HISTORY, HISTORY)
 @example([("call", 2)], [("user",)], [("result", 0), ("settle",), ("user",)])
+@example([("call", 1), ("user",)], [("compact", 1)], [("result", 0), ("user",), ("settle",)])
+@example(
+    [("user",), ("call", 1), ("user",), ("user",)],
+    [("user",), ("settle",), ("compact", 1)],
+    [("result", 0), ("user",), ("compact", 1)],
+)
 @example(
     [("call", 2), ("user",), ("call", 2), ("user",)],
     [("call", 2), ("compact", 2), ("rewrite", 3), ("user",), ("result", 2)],

@@ -216,36 +216,55 @@ def _own_keys(layout: Layout, base: Sequence[str], own: Collection[str]) -> dict
     items = sorted((layout.items[rkey] for rkey in own), key=lambda item: item.place)
     keys = {item.rkey: Key(len(base), 1, *item.place) for item in items}
     values = {item.rkey: layout.value(item.rkey) for item in items}
-    results = [item for item in items if values[item.rkey]["role"] == "toolResult"]
-    # What was appended has its first seq, unless a compaction gave it another.
-    early = [item for item in results if item.touched or settles(values[item.rkey])]
+    # A result that was appended has its first seq, unless a compaction gave it another.
+    early = [
+        item
+        for item in items
+        if values[item.rkey]["role"] == "toolResult"
+        and (item.touched or settles(values[item.rkey]))
+    ]
     if not early:
         return keys
     messages = [_message(layout, rkey) for rkey in base]
     shown = [_message(layout, item.rkey) for item in items if item.covers is None]
-    ledger = Ledger([*messages, *shown])
     called = {
         shown[at - len(base)].rkey: each.at
-        for each in ledger.calls
+        for each in Ledger([*messages, *shown]).calls
         for at in each.results
         if each.at < len(base) <= at
     }
-    others = [item.seq for item in items if item.covers is None and item not in results]
+    compactions = {
+        values[item.rkey]["createdAt"]: item for item in items if item.covers is not None
+    }
     for item in early:
-        owner = called.get(item.rkey)
-        if owner is None:
+        if (owner := called.get(item.rkey)) is None:
             continue
-        behind = owner + 1
-        while behind < len(base) and answers(messages[behind]) is not None:
+        value = values[item.rkey]
+        behind = owner
+        while behind + 1 < len(base) and answers(messages[behind + 1]) is not None:
             behind += 1
-        if behind == len(base):
-            continue
-        if settles(values[item.rkey]) or (
-            all(item.seq < layout.items[rkey].seq for rkey in base[behind:])
-            and all(item.seq < seq for seq in others)
-        ):
-            keys[item.rkey] = Key(behind - 1, 1, *item.place)
+        if not settles(value):
+            compaction = compactions.get(value.get("updatedAt"))
+            if compaction is not None:
+                behind = _behind(layout, base, items, compaction, item)
+            elif any(layout.items[rkey].seq < item.seq for rkey in base[behind + 1 :]):
+                continue
+        if behind < len(base) - 1:
+            keys[item.rkey] = Key(behind, 1, *item.place)
     return keys
+
+
+def _behind(
+    layout: Layout, base: Sequence[str], own: Sequence[Item], compaction: Item, kept: Item
+) -> int:
+    """Behind which common message one stands that a compaction kept: it gave what it kept seqs
+    in a row, whatever others have given the common ones since."""
+    earlier = [item.rkey for item in own if item.place <= compaction.place]
+    covered = layout.covered(earlier)
+    tail = [at for at, rkey in enumerate(base) if rkey not in covered]
+    before = kept.seq - compaction.seq - 1
+    before -= sum(compaction.seq < item.seq < kept.seq for item in own)
+    return tail[before - 1] if 0 < before <= len(tail) else len(base)
 
 
 def _message(layout: Layout, rkey: str) -> Message:

@@ -215,11 +215,12 @@ class Parting:
 
     def _move(self) -> None:
         source, fork = self.source.layout.items, self.fork.layout.items
-        seq = max(self.fork.layout.top(), len(self._base))
+        items = [source.pop(rkey) for rkey in self.loser]
+        top = max(self.fork.layout.top(), len(self._base))
+        up = top + 1 - min(item.seq for item in items)
         known = {rkey: rkey for rkey in (*fork, *self.loser)} | self.copies
-        for item in sorted(map(source.pop, self.loser), key=lambda item: item.place):
-            seq += 1
-            listed = item.covers
+        for item in items:
+            seq, listed = item.seq + up, item.covers
             if listed is not None:
                 listed = [known[rkey] for rkey in listed if rkey in known]
             fork[item.rkey] = Item(item.rkey, seq, item.active, listed, item.touched)
