@@ -21,6 +21,7 @@ from lettaspace.demo import write_directory
 from lettaspace.letta.importer import import_directory
 from tests.cli import machines
 from tests.server.hosts import Server
+from tests.waiting import SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def process(
         capture_output=True,
         check=False,
         env={**os.environ, **(env or {})},
-        timeout=60,
+        timeout=SECONDS,
     )
     return Outcome(done.returncode, done.stdout.decode(encoding), done.stderr.decode(encoding))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lettaspace.demo import write_directory
+from tests.waiting import SECONDS
 
 ROOT = Path(__file__).parents[2]
 
@@ -93,7 +94,7 @@ def _run(command: str, user: Path, commands: Path) -> str:
         check=False,
         encoding="utf-8",
         env={**os.environ, "PATH": f"{commands}:{os.environ['PATH']}"},
-        timeout=60,
+        timeout=SECONDS,
     )
     return done.stdout.replace(str(user), _USER)
 

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from tests.cli.conftest import Cli
+from tests.waiting import SECONDS
 
 HANDLE = "mira.example.com"
 ORIGIN = "https://host.example.com"
@@ -47,7 +48,7 @@ def serving(
         assert line, process.communicate()[1]
         yield process, json.loads(line)
         process.send_signal(stop)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=SECONDS)
         assert (process.returncode, out, err) == (0, "", "")
     finally:
         process.kill()
@@ -69,7 +70,7 @@ def test_serving_until_it_is_stopped(cli: Cli, home: Path, stop: signal.Signals)
             "development": True,
         }
         entry = {"identifier": HANDLE, "password": password}
-        with httpx.Client(base_url=origin, trust_env=False) as client:
+        with httpx.Client(base_url=origin, trust_env=False, timeout=SECONDS) as client:
             answer = client.post(SESSION, json=entry)
             assert answer.status_code == 200
             assert answer.json()["didDoc"]["service"][0]["serviceEndpoint"] == origin
@@ -91,7 +92,7 @@ def test_several_workers(home: Path, cli: Cli, postgres_url: str) -> None:
                 f"http://127.0.0.1:{said['port']}{SESSION}",
                 json={"identifier": HANDLE, "password": password},
                 trust_env=False,
-                timeout=60,
+                timeout=SECONDS,
             )
             assert answer.status_code == 200
             tokens.add(answer.json()["accessJwt"])
@@ -100,7 +101,7 @@ def test_several_workers(home: Path, cli: Cli, postgres_url: str) -> None:
                 f"http://127.0.0.1:{said['port']}/xrpc/com.atproto.server.getSession",
                 headers={"authorization": f"Bearer {token}"},
                 trust_env=False,
-                timeout=60,
+                timeout=SECONDS,
             )
             assert told.json()["handle"] == HANDLE
 
@@ -145,7 +146,7 @@ def test_how_to_add_an_account_for_development(home: Path) -> None:
         assert hint == f"Add one: {added}"
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=SECONDS)
 
 
 def test_what_people_are_told(cli: Cli, home: Path) -> None:
@@ -164,5 +165,5 @@ def test_what_people_are_told(cli: Cli, home: Path) -> None:
         assert lines[3].startswith("Serving on 127.0.0.1, port ")
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=SECONDS)
     assert process.returncode == 0

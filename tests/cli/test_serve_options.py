@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,8 +11,9 @@ import httpx
 import pytest
 
 from tests.cli.conftest import Cli
+from tests.ports import free_port, free_ports
 from tests.server.hosted import Hosted, hosted
-from tests.server.test_metrics import free_port
+from tests.waiting import SECONDS, until
 
 DESCRIBE = "/xrpc/com.atproto.server.describeServer"
 
@@ -27,9 +27,11 @@ def served(tmp_path: Path, *arguments: str) -> Iterator[Hosted]:
 
 def ask(host: Hosted, *forwarded: str) -> int:
     headers = [("x-forwarded-for", each) for each in forwarded]
-    return httpx.get(
-        host.origin + DESCRIBE, headers=headers, trust_env=False, timeout=60
-    ).status_code
+    return get(host.origin + DESCRIBE, headers).status_code
+
+
+def get(url: str, headers: Sequence[tuple[str, str]] = ()) -> httpx.Response:
+    return httpx.get(url, headers=headers, trust_env=False, timeout=SECONDS)
 
 
 def test_nobody_s_word_is_taken_for_an_address(tmp_path: Path) -> None:
@@ -54,10 +56,10 @@ def test_metrics_and_logs(tmp_path: Path) -> None:
     port = free_port()
     with served(tmp_path, "--metrics-port", str(port)) as host:
         assert ask(host) == 200
-        metrics = httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False, timeout=60).text
+        metrics = get(f"http://127.0.0.1:{port}/metrics").text
         assert 'method="com.atproto.server.describeServer",status="200"} 1.0' in metrics
         assert "lettaspace_connections " in metrics
-        assert httpx.get(host.origin + "/metrics", trust_env=False, timeout=60).status_code == 404
+        assert get(host.origin + "/metrics").status_code == 404
         host.stop()
         lines = [json.loads(line) for line in host.log().splitlines()]
         assert [line["status"] for line in lines] == [200, 404]
@@ -65,12 +67,12 @@ def test_metrics_and_logs(tmp_path: Path) -> None:
 
 
 def test_each_worker_has_metrics(cli: Cli, postgres_url: str, tmp_path: Path) -> None:
-    first = free_port()
-    arguments = ("--workers", "2", "--metrics-port", str(first))
+    ports = free_ports(2)
+    arguments = ("--workers", "2", "--metrics-port", str(ports[0]))
     with hosted(tmp_path / "home", postgres_url, *arguments) as host:
         host.start()
         assert ask(host) == 200
-        for port in (first, first + 1):
+        for port in ports:
             metrics = _when_there(f"http://127.0.0.1:{port}/metrics")
             assert "process_resident_memory_bytes" in metrics
             assert "lettaspace_outbox_writes 0.0" in metrics
@@ -78,13 +80,14 @@ def test_each_worker_has_metrics(cli: Cli, postgres_url: str, tmp_path: Path) ->
 
 def _when_there(url: str) -> str:
     """What is served there, once the process that does so has started."""
-    deadline = time.monotonic() + 60
-    while True:
+
+    def ask() -> str | None:
         try:
-            return httpx.get(url, trust_env=False, timeout=60).text
+            return get(url).text
         except httpx.ConnectError:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+            return None
+
+    return until(ask, about=url)
 
 
 def test_logs_of_faults_only(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ import httpx
 import pytest
 
 from tests.letta.build import Store, b1, message, row, rows
+from tests.waiting import SECONDS, until
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def up(home: Path, *arguments: str | Path, env: dict[str, str] | None = None) ->
 def looking(url: str) -> Iterator[httpx.Client]:
     """A browser that opened the first address."""
     base = url.partition("?")[0]
-    with httpx.Client(timeout=30, follow_redirects=True, base_url=base) as browser:
+    with httpx.Client(timeout=SECONDS, follow_redirects=True, base_url=base) as browser:
         assert browser.get(url).status_code == 200
         yield browser
 
@@ -64,7 +64,7 @@ def test_it_serves_until_it_is_told_to_stop(store: Store, home: Path, number: in
         with looking(said["url"]) as browser:
             assert "1 conversation" in browser.get("/").text
         process.send_signal(number)
-        assert process.wait(30) == 0
+        assert process.wait(SECONDS) == 0
         assert process.stderr.read() == ""
 
 
@@ -76,7 +76,7 @@ def test_it_stops_while_somebody_looks_on(store: Store, home: Path) -> None:
     ):
         assert stream.status_code == 200
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(SECONDS) == 0
 
 
 def test_what_letta_writes_is_on_the_page(store: Store, home: Path) -> None:
@@ -88,12 +88,7 @@ def test_what_letta_writes_is_on_the_page(store: Store, home: Path) -> None:
         with file.open("ab") as rows_file:
             added = row(message(5, "user", "And the third shelf?"), "e5", "e4")
             rows_file.write(json.dumps(added).encode() + b"\n")
-        for _ in range(300):
-            if "1 message has it." in browser.get("/search?q=third+shelf").text:
-                break
-            threading.Event().wait(0.1)
-        else:
-            pytest.fail("the message never came")
+        until(lambda: "1 message has it." in browser.get("/search?q=third+shelf").text)
 
 
 def test_without_watching_it_only_serves(store: Store, home: Path) -> None:
@@ -102,7 +97,7 @@ def test_without_watching_it_only_serves(store: Store, home: Path) -> None:
         with looking(said["url"]) as browser:
             assert "1 conversation" in browser.get("/").text
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(SECONDS) == 0
 
 
 def test_the_demo_is_served_where_there_is_no_letta(home: Path, tmp_path: Path) -> None:
@@ -118,7 +113,7 @@ def test_a_port_that_is_taken_is_one_line(store: Store, home: Path) -> None:
         taken.listen()
         port = str(taken.getsockname()[1])
         with up(home, "--letta", store.path, "--port", port) as (process, said):
-            assert process.wait(30) == 1
+            assert process.wait(SECONDS) == 1
             assert said["error"] == "StoreUnavailable"
             assert process.stderr.read().count("\n") == 1
     assert not home.exists()

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from lettaspace.space.database import Database
 from lettaspace.space.writes import Create
 from tests.conformance.kit import Talk, check, fails, result, says, user, word, words
 from tests.letta import build, helpers
+from tests.waiting import SECONDS, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,8 +62,8 @@ def python(code, *arguments):
     )
 
 
-def finish(process, seconds=60):
-    out, errors = process.communicate(timeout=seconds)
+def finish(process):
+    out, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == 0, errors
     return out
 
@@ -320,28 +320,36 @@ def stored_bytes(home):
 
 _APPENDS = """
 import sys
+from pathlib import Path
 from lettaspace.conversation.space import Space
 from tests.conformance.kit import user
-home, uri, side = sys.argv[1:]
+from tests.waiting import SECONDS, until
+home, uri, side, go_on = sys.argv[1:]
 with Space.open(home) as space:
     talk = space.conversation(uri)
     for number in range(1, 51):
+        if number == 26:
+            until(Path(go_on).exists)
         talk.append(user(f"{side}-{number}"))
 """
 
 
-def test_o24_two_writers_one_conversation(home, space, talk):
-    sides = [python(_APPENDS, home, talk.handle.uri, side) for side in "LR"]
+def test_o24_two_writers_one_conversation(home, space, talk, tmp_path):
+    go_on = tmp_path / "go"
+    sides = [python(_APPENDS, home, talk.handle.uri, side, go_on) for side in "LR"]
     seen = {}
-    polls = 0
-    while any(side.poll() is None for side in sides):
-        polls += 1
+
+    def look():
         for message in talk.handle.window().messages:
             assert seen.setdefault(message.seq, message.cid) == message.cid
-        time.sleep(0.02)
+        return len(seen)
+
+    # Half of it is looked at while they write, whoever is faster.
+    until(lambda: look() == 50)
+    go_on.touch()
+    until(lambda: look() and all(side.poll() is not None for side in sides))
     for side in sides:
         finish(side)
-    assert polls > 1
     messages = talk.handle.window().messages
     assert [each.seq for each in messages] == list(range(1, 101))
     assert all(seen.get(each.seq, each.cid) == each.cid for each in messages)
@@ -383,7 +391,7 @@ class TestO26:
         with pytest.raises(LettaspaceError):
             space.repo.apply_writes([Create(MESSAGE, None, good), Create(MESSAGE, None, bad)])
         assert (talk.records(), talk.ops()) == ([], before)
-        monkeypatch.setattr(database, "LOCK_SECONDS", 1.0)  # a lock that was kept is an error
+        monkeypatch.setattr(database, "LOCK_SECONDS", 10.0)  # a lock that was kept is an error
         with Space.open(home) as other:
             assert talk.seen_by(other).users("a")[0].seq == 1
         with pytest.raises(InvalidInput):

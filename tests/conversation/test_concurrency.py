@@ -10,27 +10,37 @@ from lettaspace.conversation.space import Space
 from lettaspace.errors import Conflict
 from tests.conformance.kit import Talk, check, result, says, user, word
 
-SECONDS = 8
+ROUNDS = 60
+"""So many turns each writer makes, and all others go on until these are done."""
+
 WRITERS = ("a", "b", "c")
 
 
 class Worker:
     """One process. It tells what it acknowledged through its pipe."""
 
-    def __init__(self, home, uri, name, until):
+    def __init__(self, home, uri, name):
         self.space = Space.open(home)
         self.talk = Talk(self.space.conversation(uri))
-        self.name, self.until = name, until
+        self.name, self.done = name, home.parent
         self.acks = []
         self.conflicts = self.rounds = 0
 
     def run(self):
         kind = self.name.partition("-")[0]
-        while time.monotonic() < self.until:
+        is_over = False
+        while not is_over:
+            # Everybody else has a round when the last word is said.
+            is_over = self.rounds + 1 == ROUNDS if kind == "writer" else self.are_done()
             getattr(self, kind)()
             self.rounds += 1
+        if kind == "writer":
+            (self.done / self.name).touch()
         self.space.close()
         return {"acks": self.acks, "conflicts": self.conflicts, "rounds": self.rounds}
+
+    def are_done(self):
+        return all((self.done / f"writer-{letter}").exists() for letter in WRITERS)
 
     def add(self, payload, **more):
         message = self.talk.handle.append(payload, **more)
@@ -91,14 +101,14 @@ def check_window(window, *, complete):
         last[writer] = now
 
 
-def in_a_process_of_its_own(home, uri, name, until):
+def in_a_process_of_its_own(home, uri, name):
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         status = 1
         try:
             os.close(reading)
-            told = Worker(home, uri, name, until).run()
+            told = Worker(home, uri, name).run()
             with os.fdopen(writing, "w") as pipe:
                 json.dump(told, pipe)
             status = 0
@@ -114,10 +124,9 @@ def test_eight_processes_at_once(tmp_path):
     home = tmp_path / "home"
     with Space.open(home) as space:
         uri = Talk.new(space).handle.uri
-    until = time.monotonic() + SECONDS
     names = [f"writer-{letter}" for letter in WRITERS]
     names += ["compacter-x", "compacter-y", "settler-z", "reader-1", "reader-2"]
-    running = [in_a_process_of_its_own(home, uri, name, until) for name in names]
+    running = [in_a_process_of_its_own(home, uri, name) for name in names]
     told = {}
     for name, child, pipe in running:
         with pipe:
@@ -131,7 +140,6 @@ def test_eight_processes_at_once(tmp_path):
         whole = list(talk.handle.transcript())
         said = [word(message) for message in whole]
         acknowledged = [each for name in names for each in told[name]["acks"]]
-        assert len(acknowledged) > 20
         for each in acknowledged:
             assert said.count(each) == 1, each
         written = [each for each in said if each.startswith("writer")]
@@ -151,4 +159,3 @@ def test_eight_processes_at_once(tmp_path):
         assert 1 <= len(summaries) <= attempts
         listed = [each for summary in summaries for each in summary.compacted_message_ids]
         assert len(set(listed)) == len(listed)
-        assert all(told[name]["rounds"] for name in names)

@@ -65,7 +65,9 @@ def rows(space):
 
 
 @settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=120,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(steps=steps)
 def test_any_history_of_records_gives_the_window_of_the_contract(tmp_path_factory, steps):

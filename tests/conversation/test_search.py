@@ -158,7 +158,9 @@ alphabet = st.text(st.sampled_from("aAbß夜ﬁİ\"'*%\n\0\ud800🧪"), max_size
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(texts=st.lists(alphabet, min_size=1, max_size=8), queries=st.lists(alphabet, max_size=6))
 @pytest.mark.parametrize("batch", [1, 3, 10**6])

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from lettaspace.conversation import secretrules
 from lettaspace.conversation.secrets import Span, find_secrets, merged
+from tests.waiting import SECONDS
 
 # Put together here, so that whoever scans this repository finds nothing.
 GITHUB = "ghp_" + "E" * 36
@@ -256,5 +257,5 @@ def test_nothing_is_loaded_before_a_text_is_looked_at() -> None:
         "import sys, lettaspace.conversation.redaction, lettaspace.conversation.space\n"
         "assert not [name for name in sys.modules if 'kingfisher' in name]\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], check=False, timeout=SECONDS)
     assert done.returncode == 0

@@ -31,6 +31,7 @@ from lettaspace.space.car import RepoReader, read_repo, repo_car
 from lettaspace.space.writes import Create
 from tests.conformance.kit import user
 from tests.export.spaces import fill, image, records
+from tests.waiting import SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -308,12 +309,12 @@ def test_one_snapshot_while_writers_write(home: Path, tmp_path: Path) -> None:
         thread = threading.Thread(target=write)
         thread.start()
         try:
-            assert wrote.wait(60)
+            assert wrote.wait(SECONDS)
             for number in range(4):
                 path = tmp_path / f"{number}.car"
                 rev = write_archive(space, path).rev
                 wrote.clear()
-                assert wrote.wait(60)
+                assert wrote.wait(SECONDS)
                 with open_archive(path) as archive:
                     assert archive.rev == rev
                     assert len(archive.blobs) == 60

@@ -20,15 +20,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self, TypeVar
+from typing import IO, Any, Self
 
 from tests.lab.provider import MODEL, FakeProvider
+from tests.waiting import SECONDS, until
 
 Json = dict[str, Any]
-T = TypeVar("T")
-
-SECONDS = 60.0
-"""The longest any single step may take."""
 
 _GIT_CONFIG = """[user]
 \tname = lab
@@ -63,17 +60,6 @@ def png(width: int = 8, height: int = 8, colour: tuple[int, int, int] = (200, 40
     packed = zlib.compress(pixels)
     signature = b"\x89PNG\r\n\x1a\n"
     return signature + chunk(b"IHDR", header) + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
-
-
-def until(what: Callable[[], T | None], timeout: float = SECONDS, about: str = "condition") -> T:
-    """Poll until `what` gives something true."""
-    end = time.monotonic() + timeout
-    while time.monotonic() < end:
-        found = what()
-        if found:
-            return found
-        time.sleep(0.02)
-    raise TimeoutError(f"gave up waiting for: {about}")
 
 
 class LettaError(RuntimeError):
@@ -144,6 +130,20 @@ class Process:
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
+
+    def kill_when(self, what: Callable[[], bool]) -> None:
+        """`kill` at a moment when this is so: everybody stands still while it is looked at."""
+
+        def is_so() -> bool:
+            self._signal(signal.SIGSTOP)
+            until(lambda: _standing(self._child.pid), about="a group that stands still")
+            if what():
+                return True
+            self._signal(signal.SIGCONT)
+            return False
+
+        until(is_so, about="the moment to kill")
+        self.kill()
 
     def _signal(self, number: signal.Signals) -> None:
         # The group may outlive its leader: a background tool, say.
@@ -244,7 +244,9 @@ class AppServer(Process):
         )
         self._reader.start()
         try:
-            self._socket = connect(until(self._address, about="app server"), max_size=None)
+            self._socket = connect(
+                until(self._address, about="app server"), max_size=None, open_timeout=SECONDS
+            )
         except BaseException:
             super().close()
             raise
@@ -293,6 +295,17 @@ class AppServer(Process):
         self._signal(signal.SIGKILL)
         self._reader.join(5)
         super().kill()
+
+
+def _standing(group: int) -> bool:
+    """Whether every thread of every process of a group is stopped."""
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if os.getpgid(int(path.name)) == group:
+                for thread in path.glob("task/*/stat"):
+                    if thread.read_text().rpartition(") ")[2][0] not in "TZX":
+                        return False
+    return True
 
 
 def _drain(stream: IO[str], into: list[str] | None = None) -> None:

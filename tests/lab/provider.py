@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar, Literal
 
+from tests.waiting import SECONDS
+
 Json = dict[str, Any]
 Speaker = Literal["system", "user", "assistant", "tool"]
 
@@ -26,7 +28,6 @@ SMALL_CONTEXT = 40_000
 """Small enough that a few turns over Letta's own 28k-token prompt make it compact by itself."""
 
 _DIRECTIVE = re.compile(r"\[lab:([a-z0-9_/-]+)\]")
-_GATE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +96,9 @@ class Gate:
     def arrive(self) -> bool:
         """Called by the reply: report, then wait. False when nobody opened the gate in time."""
         self._reached.set()
-        return self._opened.wait(_GATE_SECONDS)
+        return self._opened.wait(SECONDS)
 
-    def await_arrival(self, timeout: float = 30.0) -> None:
+    def await_arrival(self, timeout: float = SECONDS) -> None:
         if not self._reached.wait(timeout):
             raise TimeoutError("no request reached this gate")
 

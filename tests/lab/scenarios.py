@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import json
 import os
 import signal
 from typing import Any
 
-from tests.lab.driver import LettaHome, Session, png, until
+from tests.lab.driver import LettaHome, Session, png
 from tests.lab.lab import Lab, scenario
 from tests.lab.provider import OVERFLOW, REFUSED, SMALL_MODEL, Call, Reply
 from tests.lab.store import (
@@ -19,6 +20,7 @@ from tests.lab.store import (
     read_rows,
     text_of,
 )
+from tests.waiting import until
 
 CONVERSATION = "local-conv-1"
 
@@ -317,13 +319,13 @@ def kill_tool(lab: Lab) -> LettaHome:
     with home.session() as session:
         session.send(f"go {slow}")
         tool = _running_tool(home)
-        session.kill()
+        session.kill_when(lambda: _is_whole(home))
     _end(tool)
     return home
 
 
 # The tool has a process group of its own, so it leaves its id for us to end it by.
-_SLOW_TOOL = bash("echo $$ > tool.pid; exec sleep 50")
+_SLOW_TOOL = bash("echo $$ > tool.pid; exec sleep 600")
 
 
 def _running_tool(home: LettaHome) -> int:
@@ -334,6 +336,16 @@ def _running_tool(home: LettaHome) -> int:
         return int(text) if text.endswith("\n") else None
 
     return until(number, about="running tool")
+
+
+def _is_whole(home: LettaHome) -> bool:
+    """Whether no small file is just being rewritten: how such a file ends is not of interest."""
+    try:
+        for path in home.storage.rglob("*.json"):
+            json.loads(path.read_text())
+    except (ValueError, OSError):
+        return False
+    return True
 
 
 def _end(process: int) -> None:
@@ -357,7 +369,7 @@ def kill_stream(lab: Lab) -> LettaHome:
     with home.session() as session:
         session.send(f"go {go}")
         _streaming(lab, home, "kill_stream", 2)
-        session.kill()
+        session.kill_when(lambda: _is_whole(home))
     lab.provider.gate("kill_stream").open()
     return home
 

@@ -20,10 +20,10 @@ from lettaspace.letta.directory import ConversationDir
 from lettaspace.letta.importer import import_directory
 from lettaspace.letta.report import Report
 from lettaspace.letta.watch import Watcher
-from tests.lab.driver import until
 from tests.letta.build import AGENT, Store, at, jsonl, message, row, rows
 from tests.letta.conftest import OpenSpace
 from tests.letta.helpers import digest, only, records, texts, window
+from tests.waiting import until
 
 Json = dict[str, Any]
 
@@ -38,6 +38,13 @@ class Heard:
     @property
     def lines(self) -> list[str]:
         return [line for report in self.reports for line in report.lines()]
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here is half written for so long that a watcher tells of it, unless a test says so:
+    whoever writes may be held up for any time between two files."""
+    monkeypatch.setattr(agenda, "PATIENCE", 1e9)
 
 
 @pytest.fixture
@@ -274,7 +281,6 @@ def test_a_torn_row_is_never_damage_while_it_is_written(
         doubtful(self, path, reasons, now)
 
     monkeypatch.setattr(agenda.Agenda, "doubtful", spy)
-    monkeypatch.setattr(agenda, "PATIENCE", 1e9)
     talk = Talk(store)
     start(space)
     until(lambda: said(space) == ["m1"])
@@ -292,16 +298,22 @@ def test_a_torn_row_is_never_damage_while_it_is_written(
 
 
 def test_a_torn_row_that_stays_is_told_once(
-    space: Space, store: Store, start: Start, heard: Heard, monkeypatch: pytest.MonkeyPatch
+    space: Space,
+    store: Store,
+    start: Start,
+    heard: Heard,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(agenda, "PATIENCE", 0.1)
-    talk, other = Talk(store, 1), Talk(store, 2)
+    talk, other = Talk(store, 1), Talk(Store(tmp_path / "aside"), 2)
     whole = jsonl(talk.made)
     (talk.directory / "messages.jsonl").write_bytes(whole + whole[:30])
     start(space, sweep=0.05)
     until(lambda: any(each.incomplete for each in space.conversations()))
-    other.say("m2")
-    until(lambda: sum(each.messages for each in space.conversations()) == 3)
+    # Another one, which is whole at any moment.
+    other.directory.rename(talk.directory.with_name(other.directory.name))
+    until(lambda: sum(each.messages for each in space.conversations()) == 2)
     assert heard.lines == ["conversation:local-conv-1, row 3: tornRow (not JSON, 30 bytes)"]
 
 
@@ -369,18 +381,30 @@ def test_odd_names_are_told_once(space: Space, store: Store, start: Start, heard
 
 
 def test_a_bad_agent_is_told_once_and_again_when_it_is_bad_again(
-    space: Space, store: Store, start: Start, heard: Heard, monkeypatch: pytest.MonkeyPatch
+    space: Space,
+    store: Store,
+    start: Start,
+    heard: Heard,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(agenda, "PATIENCE", 0.1)
     path = store.agent()
     good = path.read_text()
     start(space, sweep=0.05)
     until(lambda: space.agents())
+
+    def write(text: str) -> None:
+        # At once: a file that is empty for a moment is a bad one, too.
+        aside = tmp_path / "agent"
+        aside.write_text(text)
+        aside.replace(path)
+
     for times in (1, 2):
-        path.write_text("{")
+        write("{")
         until(lambda times=times: len(heard.lines) == times)
         written = len(heard.reports)
-        path.write_text(good.replace("Otter", f"Otter {times}"))
+        write(good.replace("Otter", f"Otter {times}"))
         until(lambda written=written: len(heard.reports) > written)
     assert [agent.name for agent in space.agents()] == ["Otter 2"]
     assert AGENT in good

@@ -12,12 +12,13 @@ from lettaspace.conversation.space import Space
 from lettaspace.letta.importer import import_directory
 from lettaspace.letta.report import Report
 from lettaspace.letta.watch import Watcher
-from tests.lab.driver import LettaHome, until
+from tests.lab.driver import LettaHome
 from tests.lab.lab import Lab
 from tests.lab.provider import Call, Reply
 from tests.lab.store import conversation_key, in_context_ids, read_messages
 from tests.letta.conftest import OpenSpace
 from tests.letta.helpers import records, window_ids
+from tests.waiting import until
 
 FIRST = conversation_key(1)
 

@@ -25,6 +25,7 @@ from lettaspace.network.addresses import is_loopback, is_public
 from lettaspace.network.fetching import Busy, Fetcher
 from lettaspace.network.targets import FetchError, parse
 from tests.server.peers import Peer, peer, reply
+from tests.waiting import SECONDS, until
 
 PUBLIC = ip_address("93.184.215.14")
 OTHER = ip_address("93.184.215.15")
@@ -398,7 +399,7 @@ class TestSize:
         with pytest.raises(FetchError, match=r"^answer is too large$") as caught:
             net.fetcher().get("https://host.example/")
         assert not caught.value.transient
-        assert done.wait(30)
+        assert done.wait(SECONDS)
         assert len(sent) < 50
 
     def test_the_limit_is_exact(self, net: Net, serve: Callable[..., Peer]) -> None:
@@ -426,7 +427,7 @@ class TestSize:
 
         serve(answer)
         with pytest.raises(FetchError, match=r"too large|not HTTP"):
-            net.fetcher().get("https://host.example/", patience=60)
+            net.fetcher().get("https://host.example/", patience=SECONDS)
 
     def test_what_is_compressed_is_not_unpacked(self, net: Net, serve: Callable[..., Peer]) -> None:
         serve(reply(gzip.compress(b"0" * 1_000_000), headers="content-encoding: gzip\r\n"))
@@ -455,9 +456,7 @@ class TestTime:
         def answer(connection: socket.socket, _: bytes) -> None:
             try:
                 connection.sendall(start)
-                for _ in range(1000):
-                    if gone.wait(0.01):
-                        break
+                while not gone.wait(0.01):
                     connection.sendall(drop)
             finally:
                 gone.set()
@@ -470,7 +469,7 @@ class TestTime:
 
     def test_a_handshake_that_does_not_come(self, net: Net) -> None:
         hold = threading.Event()
-        with peer(lambda *_: hold.wait(30)) as net.peer:
+        with peer(lambda *_: hold.wait(SECONDS)) as net.peer:
             with pytest.raises(FetchError, match="took too long"):
                 net.fetcher().get("https://host.example/", patience=0.2)
             hold.set()
@@ -481,7 +480,7 @@ class TestTime:
         class Deaf(Peer):
             def _serve(self, connection: socket.socket) -> None:
                 with net.tls("host.example").wrap_socket(connection, server_side=True):
-                    hold.wait(30)
+                    hold.wait(SECONDS)
 
         net.peer = deaf = Deaf(reply())
         with pytest.raises(FetchError, match="took too long"):
@@ -496,7 +495,7 @@ class TestTime:
 
     def test_a_look_up(self, net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
         hold = threading.Event()
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: hold.wait(30) and [])
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: hold.wait(SECONDS) and [])
         with pytest.raises(FetchError, match="took too long"):
             net.fetcher(lookup=addresses.lookup, patience=0.05).get("https://host.example/")
         hold.set()
@@ -509,7 +508,7 @@ class TestHowManyAtOnce:
         go = threading.Event()
 
         def answer(connection: socket.socket, request: bytes) -> None:
-            go.wait(30)
+            go.wait(SECONDS)
             reply(b"hello")(connection, request)
 
         yield serve(answer), go
@@ -517,13 +516,13 @@ class TestHowManyAtOnce:
 
     def test_at_one_host(self, net: Net, held: tuple[Peer, threading.Event]) -> None:
         asked, go = held
-        fetcher = net.fetcher(at_once=1, patience=30)
+        fetcher = net.fetcher(at_once=1, patience=SECONDS)
         results: list[bytes] = []
         first = threading.Thread(
             target=lambda: results.append(fetcher.get("https://host.example/").body)
         )
         first.start()
-        _wait(lambda: asked.requests)
+        until(lambda: asked.requests)
         with pytest.raises(FetchError, match="took too long"):
             fetcher.get("https://host.example/", patience=0.05)
         assert len(asked.requests) == 1
@@ -531,31 +530,31 @@ class TestHowManyAtOnce:
             target=lambda: results.append(fetcher.get("https://other.example/").body)
         )
         second.start()
-        _wait(lambda: len(asked.requests) == 2)
+        until(lambda: len(asked.requests) == 2)
         third = threading.Thread(
             target=lambda: results.append(fetcher.get("https://host.example/").body)
         )
         third.start()
         go.set()
         for thread in (first, second, third):
-            thread.join(30)
+            thread.join(SECONDS)
         assert results == [b"hello"] * 3
 
     def test_in_all(self, net: Net, held: tuple[Peer, threading.Event]) -> None:
         asked, go = held
-        fetcher = net.fetcher(total=1, patience=30)
+        fetcher = net.fetcher(total=1, patience=SECONDS)
         results: list[bytes] = []
         thread = threading.Thread(
             target=lambda: results.append(fetcher.get("https://host.example/").body)
         )
         thread.start()
-        _wait(lambda: asked.requests)
+        until(lambda: asked.requests)
         for _ in range(2):
             with pytest.raises(Busy) as caught:
                 fetcher.get("https://other.example/")
             assert caught.value.transient
         go.set()
-        thread.join(30)
+        thread.join(SECONDS)
         assert results == [b"hello"]
         with fetcher.place(), pytest.raises(Busy):
             fetcher.get("https://other.example/")
@@ -748,13 +747,3 @@ class TestAddresses:
 
         monkeypatch.setattr(socket, "getaddrinfo", fail)
         assert addresses.lookup("host.example", 5) == []
-
-
-def _wait(ready: Callable[[], object]) -> None:
-    """Until it is so; a test that waits in vain is ended by its own time limit."""
-    pause = threading.Event()
-    for _ in range(3000):
-        if ready():
-            return
-        pause.wait(0.01)
-    raise AssertionError("did not happen")

@@ -23,6 +23,7 @@ from lettaspace.network.fetching import Busy, Fetched, Fetcher
 from lettaspace.network.identity import IdentityError, Resolver
 from lettaspace.network.targets import FetchError
 from tests.server.peers import peer, reply
+from tests.waiting import SECONDS
 
 ADA = "did:web:ada.example"
 ADA_URL = "https://ada.example/.well-known/did.json"
@@ -252,7 +253,7 @@ class TestAtTheSameTime:
         def slow(url: str, **_: Any) -> Any:
             web.asked.append(url)
             begun.set()
-            go.wait(30)
+            go.wait(SECONDS)
             if fails:
                 raise FetchError("took too long", transient=True)
             return page
@@ -268,7 +269,7 @@ class TestAtTheSameTime:
 
         with ThreadPoolExecutor(8) as pool:
             results = [pool.submit(ask) for _ in range(8)]
-            assert begun.wait(30)
+            assert begun.wait(SECONDS)
             go.set()
             expected = "took too long" if fails else key(1)
             assert [result.result(30) for result in results] == [expected] * 8
@@ -279,7 +280,7 @@ class TestAtTheSameTime:
 
         def slow(_: str, **__: Any) -> Any:
             begun.set()
-            go.wait(30)
+            go.wait(SECONDS)
             return document(ADA, ORIGIN, key(1))
 
         def busy() -> None:
@@ -290,7 +291,7 @@ class TestAtTheSameTime:
         found = resolver(web, clock)
         with ThreadPoolExecutor(1) as pool:
             result = pool.submit(found.key, ADA, "#atproto")
-            assert begun.wait(30)
+            assert begun.wait(SECONDS)
             with pytest.raises(IdentityError, match="at once") as caught:
                 found.key(ADA, "#atproto")
             assert caught.value.transient

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.ports import free_port
+from tests.waiting import SECONDS
 
 PASSWORD = "correct horse battery"
 
@@ -70,7 +72,7 @@ class Hosted:
     def _wait(self) -> None:
         assert self.process is not None
         assert self.process.stdout is not None
-        self.process.wait(timeout=60)
+        self.process.wait(timeout=SECONDS)
         self.process.stdout.close()
         self.process = None
 
@@ -95,9 +97,7 @@ class Hosted:
 def hosted(home: Path, database: str | None = None, *arguments: str) -> Iterator[Hosted]:
     """A host that is not started yet, and is stopped in the end."""
     home.mkdir(parents=True)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-    host = Hosted(home, database or str(home / "host.db"), arguments, port)
+    host = Hosted(home, database or str(home / "host.db"), arguments, free_port())
     try:
         yield host
     finally:

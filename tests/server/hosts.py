@@ -17,6 +17,7 @@ from lettaspace.server.app import application
 from lettaspace.server.config import Config
 from lettaspace.server.host import Host
 from lettaspace.viewer.server import bind
+from tests.waiting import SECONDS
 
 NOW = 1_790_000_000.0
 PASSWORD = "correct horse battery"
@@ -42,7 +43,7 @@ class Server:
     def __init__(self, host: Host, clock: Clock) -> None:
         self.host = host
         self.clock = clock
-        self.client = httpx.Client(base_url=host.config.origin, trust_env=False, timeout=30)
+        self.client = httpx.Client(base_url=host.config.origin, trust_env=False, timeout=SECONDS)
 
     def add_account(self, name: str = "mira", password: str = PASSWORD) -> Account:
         """An account with the handle `name.localhost`."""

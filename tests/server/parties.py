@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -23,6 +22,7 @@ from lettaspace.server import tables
 from lettaspace.server.host import Host
 from tests.server.hosts import PASSWORD, Server
 from tests.server.peers import Peer, peer
+from tests.waiting import SECONDS, until
 
 SPACE = "com.atproto.space."
 SIMPLE = "com.atproto.simplespace."
@@ -49,10 +49,7 @@ def error(answer: httpx.Response) -> tuple[int, str]:
 
 def settle(server: Server) -> None:
     """Waits until a host that is being served has nothing more to tell others."""
-    deadline = time.monotonic() + 20
-    while pending(server.host):
-        assert time.monotonic() < deadline, "the outbox is not emptied"
-        time.sleep(0.01)
+    until(lambda: not pending(server.host), about="an empty outbox")
 
 
 def pending(host: Host) -> list[Any]:
@@ -205,7 +202,7 @@ class Service:
     def wait(self, count: int) -> list[dict[str, Any]]:
         """What it was sent, once that is so many."""
         with self.news:
-            assert self.news.wait_for(lambda: len(self.received) >= count, 20), self.received
+            assert self.news.wait_for(lambda: len(self.received) >= count, SECONDS), self.received
             return list(self.received)
 
     def auth(self, number: int = -1) -> tuple[str, str, str]:
@@ -229,7 +226,7 @@ class Service:
             return _send(connection, 200, self.documents[url.path])
         headers = {k.lower(): v.strip() for k, _, v in (field.partition(":") for field in fields)}
         self.arrived.release()
-        self.is_open.wait(20)
+        self.is_open.wait(SECONDS)
         with self.news:
             self.paths.append(url.path)
             self.tokens.append(headers.get("authorization", "").removeprefix("Bearer "))

@@ -146,7 +146,9 @@ def asked(tmp_path_factory) -> Iterator[World]:
 
 
 @settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=250,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.data(), st.sampled_from(METHODS), st.sampled_from(["mira", "credential"]))
 def test_whatever_is_asked_is_answered(asked, data, nsid, caller):

@@ -201,7 +201,9 @@ def test_other_cids_are_no_blobs(shared, cid):
 
 
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=15,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.lists(st.lists(st.integers(0, 15), max_size=4), max_size=6), st.integers(1, 5))
 def test_paging_gives_each_blob_once_in_order(shared, records, limit):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 import uvicorn
@@ -13,6 +14,7 @@ from lettaspace.server import connections
 from lettaspace.server.calls import Answer
 from lettaspace.server.connections import Connection
 from lettaspace.server.xrpc import Xrpc
+from tests.waiting import SECONDS
 
 GET = b"GET /xrpc/com.atproto.server.getSession HTTP/1.1\r\nhost: x\r\n"
 POST = b"POST /xrpc/com.atproto.server.createSession HTTP/1.1\r\nhost: x\r\n"
@@ -40,7 +42,7 @@ def port() -> Iterator[int]:
 
 @pytest.fixture
 def client(port) -> Iterator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as client:
         yield client
 
 
@@ -98,16 +100,24 @@ def test_heads_have_an_end(client, endless):
 def test_a_head_that_takes_too_long(monkeypatch, port):
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.05)
     for begin in (b"", b"G", GET):
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+        with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as client:
             client.sendall(begin)
             assert client.recv(1) == b""
 
 
 def test_a_head_that_is_there_has_all_the_time(monkeypatch, port):
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.05)
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
-        client.sendall(POST + b"content-length: 41\r\n\r\n")
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as late:
-            assert late.recv(1) == b""  # so the time is over
-        client.sendall(b'{"identifier":"a.example","password":"b"}')
-        assert answer(client).startswith(b"HTTP/1.1 200")
+    def body_after(seconds: float) -> bytes:
+        """What comes of a body that is sent when the time for heads is over."""
+        monkeypatch.setattr(connections, "HEAD_SECONDS", seconds)
+        with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as client:
+            client.sendall(POST + b"content-length: 41\r\n\r\n")
+            with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as late:
+                assert late.recv(1) == b""
+            with suppress(OSError):
+                client.sendall(b'{"identifier":"a.example","password":"b"}')
+                return answer(client)
+        return b""
+
+    # Where this machine lets even the head wait for so long, it has more time.
+    answers = (body_after(seconds) for seconds in (0.05, 1, 10))
+    assert any(each.startswith(b"HTTP/1.1 200") for each in answers)

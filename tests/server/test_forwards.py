@@ -18,6 +18,7 @@ from lettaspace.server.host import Host
 from lettaspace.server.writers import Change, Writer
 from tests.server.hosts import NOW, PASSWORD, Clock
 from tests.server.parties import TYPE, Service, service
+from tests.waiting import SECONDS
 
 ALICE = "did:web:alice.example"
 SPACE = f"at://{ALICE}/space/{TYPE}/self"
@@ -173,7 +174,7 @@ def test_one_at_a_time_for_each_service(host: Host, syncer: Service) -> None:
     try:
         with service() as other:
             host.forwards.tell(change(0, "a", syncer.id))
-            assert syncer.arrived.acquire(timeout=20)
+            assert syncer.arrived.acquire(timeout=SECONDS)
             for number in range(1, 6):
                 host.forwards.tell(change(number, "a", syncer.id, other.id))
             # A slow one holds up nobody else, and is asked nothing more meanwhile.

@@ -34,6 +34,7 @@ from tests.server.blackbox.client import (
     place,
 )
 from tests.server.hosted import PASSWORD, Hosted, hosted
+from tests.waiting import SECONDS
 
 CLIENTS = 200
 MEGABYTE = 1024 * 1024
@@ -54,7 +55,7 @@ def process(target: str, tmp_path: Path) -> Iterator[Hosted]:
 
 @pytest.fixture
 def alice(process: Hosted) -> Iterator[Party]:
-    with httpx.Client(trust_env=False, timeout=60) as client:
+    with httpx.Client(trust_env=False, timeout=SECONDS) as client:
         yield Party(Host(process.origin, client), "alice.localhost", PASSWORD)
 
 

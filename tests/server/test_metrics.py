@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,16 @@ from lettaspace.server import tables
 from lettaspace.server.metrics import LOOPBACK, Metrics, MetricsServer
 from lettaspace.server.outbox import WINDOW
 from lettaspace.space.database import Database
+from tests.ports import free_ports
 from tests.server.hosts import NOW, Clock, Server, serving
 from tests.server.parties import NOTE, SPACE, Reader, User
+from tests.waiting import SECONDS
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]
 
 
 def scrape(port: int) -> dict[Sample, float]:
-    answer = httpx.get(f"http://{LOOPBACK}:{port}/metrics", trust_env=False)
+    answer = httpx.get(f"http://{LOOPBACK}:{port}/metrics", trust_env=False, timeout=SECONDS)
     assert answer.status_code == 200
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -44,14 +45,8 @@ def requests(found: dict[Sample, float]) -> dict[tuple[str, str, str], float]:
 
 @pytest.fixture
 def server(target: str, clock: Clock) -> Iterator[Server]:
-    port = free_port()
-    with serving(target, clock, metrics_ports=range(port, port + 1)) as running:
+    with serving(target, clock, metrics_ports=free_ports()) as running:
         yield running
-
-
-def free_port() -> int:
-    with socket.create_server((LOOPBACK, 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 def test_requests_writes_and_blobs(server: Server) -> None:
@@ -114,7 +109,7 @@ def test_requests_writes_and_blobs(server: Server) -> None:
     }
     seconds = found["lettaspace_request_seconds_count", (("method", SPACE + "applyWrites"),)]
     assert seconds == 2
-    text = httpx.get(f"http://{LOOPBACK}:{port}/metrics", trust_env=False).text
+    text = httpx.get(f"http://{LOOPBACK}:{port}/metrics", trust_env=False, timeout=SECONDS).text
     for secret in ("secret", mira.did, "mira", space, cid, "127.0.0.1", mira.token[:20]):
         assert secret not in text
 
@@ -150,22 +145,9 @@ def test_a_store_that_is_not_there_leaves_a_gap(tmp_path: Path, clock: Clock) ->
     assert metrics.registry.get_sample_value("lettaspace_writes_total") == 0
 
 
-def two_free_ports() -> int:
-    """The first of two ports in a row that nobody has."""
-    while True:
-        with socket.socket() as one, socket.socket() as other:
-            one.bind((LOOPBACK, 0))
-            first: int = one.getsockname()[1]
-            try:
-                other.bind((LOOPBACK, first + 1))
-            except (OSError, OverflowError):
-                continue
-            return first
-
-
 def test_each_process_has_a_port_of_its_own() -> None:
-    first = two_free_ports()
-    ports = range(first, first + 2)
+    ports = free_ports(2)
+    first = ports[0]
     servers = [MetricsServer(Metrics(), ports) for _ in range(2)]
     try:
         for server in servers:

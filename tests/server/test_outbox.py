@@ -16,6 +16,7 @@ from lettaspace.server.outbox import Outbox
 from lettaspace.server.removal import remove
 from tests.server.hosts import NOW, PASSWORD, Clock
 from tests.server.parties import TYPE, Service, pending, service
+from tests.waiting import SECONDS
 
 BOB = "did:web:bob.example"
 HASH = bytes(range(32))
@@ -171,7 +172,7 @@ def test_a_newer_write_meanwhile_is_not_lost(
     put(host, space, 1)
     at_work = threading.Thread(target=host.outbox.deliver_due)
     at_work.start()
-    assert authority.arrived.acquire(timeout=20)
+    assert authority.arrived.acquire(timeout=SECONDS)
     put(host, space, 2)
     authority.is_open.set()
     at_work.join()
@@ -192,7 +193,7 @@ def test_one_process_at_a_time(
     with opened(target, clock) as other:
         at_work = threading.Thread(target=host.outbox.deliver_due)
         at_work.start()
-        assert authority.arrived.acquire(timeout=20)
+        assert authority.arrived.acquire(timeout=SECONDS)
         assert other.outbox.deliver_due() == 0
         # One that does not come back does not keep it for ever.
         clock.pass_(60)

@@ -446,7 +446,9 @@ def listed(repo: Repo, limit: int, **values: Any) -> list[str]:
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(PATHS, st.integers(1, 5), st.booleans(), st.none() | st.sampled_from(NAMES))
 def test_paging_gives_each_once_in_the_order_of_paths(shared, paths, limit, reverse, collection):

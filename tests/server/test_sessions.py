@@ -24,6 +24,7 @@ from lettaspace.server.sessions import (
     Sessions,
 )
 from tests.server.hosts import PASSWORD, Server
+from tests.waiting import SECONDS
 
 REFRESHING = """
 import sys, time
@@ -204,7 +205,7 @@ def test_o52_many_processes_refresh_at_once(server: Server, target: str) -> None
         )
         for _ in range(4)
     ]
-    done = [process.communicate(timeout=60) for process in processes]
+    done = [process.communicate(timeout=SECONDS) for process in processes]
     assert [err for _, err in done] == [b""] * 4
     assert len({out for out, _ in done}) == 1
     access = done[0][0].decode().split()[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from lettaspace.server.streams import BLOCK, Source
+from tests.waiting import SECONDS
 
 
 def test_blocks():
@@ -41,7 +42,7 @@ def test_closing_waits_for_the_block_that_is_being_made():
     def pieces():
         try:
             begun.set()
-            go.wait(10)
+            go.wait(SECONDS)
             yield b"x" * BLOCK
             yield b"y"
         finally:
@@ -51,11 +52,11 @@ def test_closing_waits_for_the_block_that_is_being_made():
     pulled = []
     puller = threading.Thread(target=lambda: pulled.append(source.pull()))
     puller.start()
-    assert begun.wait(10)
+    assert begun.wait(SECONDS)
     closer = threading.Thread(target=source.close)
     closer.start()
     go.set()
-    puller.join(10)
-    closer.join(10)
+    puller.join(SECONDS)
+    closer.join(SECONDS)
     assert ended == [True]
     assert len(pulled[0]) == BLOCK

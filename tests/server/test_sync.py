@@ -23,6 +23,7 @@ from lettaspace.space.sethash import SetHash, element
 from lettaspace.space.verify import repo_problems
 from tests.server.test_records import SPACE, WRITE, Repo
 from tests.server.worlds import NOTE, world
+from tests.waiting import SECONDS
 
 
 @pytest.fixture
@@ -151,7 +152,9 @@ def test_a_repo_is_of_one_moment_while_it_is_written_to(repo):
         thread.start()
     try:
         revs = set()
-        for _ in range(25):
+        for number in range(1000):
+            if number >= 25 and len(revs) > 1 and min(counts) > 1:
+                break  # later where this machine lets the writers wait
             commit, records = read(repo, car_of(repo))
             assert len(records) == 201
             revs.add(commit.rev)
@@ -201,7 +204,9 @@ BATCHES = st.lists(
 
 
 @settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(BATCHES, st.integers(1, 6))
 def test_pages_of_the_log_fold_to_the_commit(shared, batches, limit):
@@ -433,6 +438,6 @@ def test_maintenance_goes_on_after_a_failure(repo, monkeypatch):
     monkeypatch.setattr(maintenance, "maintain", failing)
     worker = maintenance.Maintenance(repo.there.host, every=0.01)
     worker.start()
-    assert all(rounds.acquire(timeout=10) for _ in range(3))
+    assert all(rounds.acquire(timeout=SECONDS) for _ in range(3))
     worker.stop()
     maintenance.Maintenance(repo.there.host).stop()  # never started

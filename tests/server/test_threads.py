@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from lettaspace.server.threads import Threads
+from tests.waiting import SECONDS
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def test_results_and_errors(threads):
 
 
 def test_work_is_done_in_as_many_threads_as_there_are(threads):
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=SECONDS)
 
     async def run():
         await asyncio.gather(threads.run(both.wait), threads.run(both.wait))
@@ -42,7 +43,7 @@ def test_what_nobody_waits_for_is_done_all_the_same(threads):
     go, done = threading.Event(), threading.Event()
 
     async def run():
-        future = threads.run(lambda: (go.wait(10), done.set()))
+        future = threads.run(lambda: (go.wait(SECONDS), done.set()))
         await asyncio.sleep(0)
         future.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -50,8 +51,8 @@ def test_what_nobody_waits_for_is_done_all_the_same(threads):
 
     asyncio.run(run())  # the loop is closed before the work ends
     go.set()
-    assert done.wait(10)
-    asyncio.run(asyncio.wait_for(_ask(threads), 10))  # and the thread goes on
+    assert done.wait(SECONDS)
+    asyncio.run(asyncio.wait_for(_ask(threads), SECONDS))  # and the thread goes on
 
 
 async def _ask(threads):

@@ -23,6 +23,7 @@ from lettaspace.server.calls import Answer, Call
 from lettaspace.server.errors import XrpcError
 from lettaspace.server.xrpc import MAX_BLOB, MAX_JSON, MAX_WRITES, Xrpc
 from tests.server.asgi import JSON, Request, ask, get, post
+from tests.waiting import SECONDS
 
 CREATE = "com.atproto.space.createRecord"
 PUT = "com.atproto.space.putRecord"
@@ -526,7 +527,7 @@ def test_streams(xrpc, add):
     assert response.header("content-length") is None
     assert max(len(m.get("body", b"")) for m in response.messages) == 70_000
     assert threading.get_ident() not in download.threads
-    assert download.closed.wait(10)
+    assert download.closed.wait(SECONDS)
 
 
 def test_a_stream_of_known_size(xrpc, add):
@@ -547,7 +548,7 @@ def test_a_stream_that_fails_at_once_is_an_error(xrpc, add):
     download = Download(0, end=XrpcError("RepoNotFound"))
     add(GET_REPO, download.answer)
     assert get(xrpc, GET_REPO, REPO).error == "RepoNotFound"
-    assert download.closed.wait(10)
+    assert download.closed.wait(SECONDS)
 
 
 def test_a_stream_that_fails_later_has_no_end(xrpc, add, caplog):
@@ -566,7 +567,7 @@ def test_head_of_a_stream(xrpc, add):
     response = ask(xrpc, "HEAD", f"/xrpc/{GET_REPO}", REPO)
     assert response.ended
     assert response.body == b""
-    assert download.closed.wait(10)
+    assert download.closed.wait(SECONDS)
     assert download.made == 1
 
 
@@ -575,7 +576,7 @@ def test_a_stream_ends_with_its_client(xrpc, add):
     add(GET_REPO, download.answer)
     response = ask(xrpc, "GET", f"/xrpc/{GET_REPO}", REPO, end="gone")
     assert not response.ended
-    assert download.closed.wait(10)
+    assert download.closed.wait(SECONDS)
     assert download.made < 100
 
 
@@ -592,7 +593,7 @@ def test_a_stream_ends_when_nobody_reads_it():
 
     response = asyncio.run(Stalled("GET", f"/xrpc/{GET_REPO}", REPO).run(xrpc))
     assert not response.ended
-    assert download.closed.wait(10)
+    assert download.closed.wait(SECONDS)
     xrpc.close()
 
 
@@ -610,7 +611,7 @@ def test_a_stream_ends_with_the_server(xrpc, add):
             await task
 
     asyncio.run(run())
-    assert download.closed.wait(10)
+    assert download.closed.wait(SECONDS)
 
 
 def test_slow_streams_keep_no_thread():

@@ -15,6 +15,7 @@ from lettaspace.space.database import Database
 from lettaspace.space.repo import EmbeddedRepo
 from lettaspace.space.writes import Create
 from tests.space.conftest import AUTHOR, SPACE, refuse_bad
+from tests.waiting import SECONDS
 
 NOTE = "com.example.note"
 
@@ -80,7 +81,7 @@ def test_o26_eight_processes_open_a_fresh_store_together(fresh):
         )
         for _ in range(8)
     ]
-    results = [(*process.communicate(timeout=60), process.returncode) for process in processes]
+    results = [(*process.communicate(timeout=SECONDS), process.returncode) for process in processes]
     assert results == [(f"{schema.REVISION}\n".encode(), b"", 0)] * 8
 
 
@@ -89,7 +90,7 @@ def test_o26_a_failed_batch_keeps_no_lock(repo, target, monkeypatch):
         repo.apply_writes([Create(NOTE, "a", {"n": 1}), Create(NOTE, "b", {"n": 0.5})])
     assert list(repo.records(NOTE)) == []
     for module in (sqlite_module, postgres_module):
-        monkeypatch.setattr(module, "LOCK_SECONDS", 1.0)  # a lock that was kept is an error then
+        monkeypatch.setattr(module, "LOCK_SECONDS", 10.0)  # a lock that was kept is an error then
     with Database.open(target) as other:
         EmbeddedRepo(other, SPACE, AUTHOR, validate=refuse_bad).apply_writes(
             [Create(NOTE, "c", {"n": 1})]

@@ -9,6 +9,7 @@ import pytest
 from lettaspace.atproto.keys import VerifyingKey
 from lettaspace.errors import Damaged, StoreUnavailable
 from lettaspace.space.identity import Identity
+from tests.waiting import SECONDS
 
 OPEN = """
 import sys
@@ -77,6 +78,6 @@ def test_o26_processes_that_start_together_agree_on_one_key(tmp_path):
         subprocess.Popen([sys.executable, "-c", OPEN, path], stdout=subprocess.PIPE)
         for _ in range(6)
     ]
-    dids = {process.communicate(timeout=60)[0] for process in processes}
+    dids = {process.communicate(timeout=SECONDS)[0] for process in processes}
     assert dids == {f"{Identity.open(path).did}\n".encode()}
     assert [each.name for each in tmp_path.iterdir()] == ["identity.json"]

@@ -19,6 +19,7 @@ from lettaspace.space.sethash import SetHash, element
 from lettaspace.space.view import View
 from lettaspace.space.writes import MAX_WRITES, Create, Delete, Op, Update
 from tests.space.conftest import AUTHOR, SPACE, refuse_bad
+from tests.waiting import SECONDS
 
 NOTE = "com.example.note"
 
@@ -289,9 +290,9 @@ def test_o24_several_processes_write_one_repo(repo, target):
         )
         for number in range(4)
     ]
-    assert [(process.communicate(timeout=120)[1], process.returncode) for process in processes] == [
-        (b"", 0)
-    ] * 4
+    assert [
+        (process.communicate(timeout=SECONDS)[1], process.returncode) for process in processes
+    ] == [(b"", 0)] * 4
     assert repo.get(NOTE, "count").value["n"] == 100
     assert len(list(repo.records(NOTE))) == 101
     assert len(list(repo.ops())) == 200
@@ -322,7 +323,9 @@ def applied(model, batch):
 
 
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(batches=st.lists(st.lists(writes, min_size=1, max_size=6), max_size=8))
 def test_any_sequence_of_batches_is_what_a_dict_would_be(database, batches):

@@ -15,6 +15,7 @@ from lettaspace.space.database import Database
 from lettaspace.space.repo import EmbeddedRepo
 from lettaspace.space.together import MOST, Job, Together
 from lettaspace.space.writes import Create
+from tests.waiting import SECONDS, until
 
 KIND = "com.example.kind"
 SPACE = f"at://did:web:ada.example/space/{KIND}/self"
@@ -32,7 +33,7 @@ class Held:
         self.groups.append(len(jobs))
         if len(self.groups) == 1:
             self.begun.set()
-            assert self.go_on.wait(30)
+            assert self.go_on.wait(SECONDS)
         elif self._fail:
             jobs[-1].error = ValueError("its own")
             raise self._fail
@@ -54,10 +55,9 @@ def gathered(together: Together, held: Held, works: Sequence[Callable[[Any], Any
 
     with ThreadPoolExecutor(len(works)) as threads:
         first = threads.submit(outcome, works[0])
-        assert held.begun.wait(30)
+        assert held.begun.wait(SECONDS)
         others = [threads.submit(outcome, work) for work in works[1:]]
-        while len(together._waiting) < len(others):
-            threading.Event().wait(0.001)
+        until(lambda: len(together._waiting) == len(others))
         held.go_on.set()
         return [first.result(), *(other.result() for other in others)]
 
@@ -103,7 +103,7 @@ def test_one_that_fails_takes_nothing_with_it(database: Database) -> None:
         commits.append(len(jobs))
         if len(commits) == 1:
             held[0].set()
-            assert held[1].wait(30)
+            assert held[1].wait(SECONDS)
         real(jobs)
 
     database._together._commit = commit  # type: ignore[attr-defined]
@@ -117,10 +117,9 @@ def test_one_that_fails_takes_nothing_with_it(database: Database) -> None:
 
     with ThreadPoolExecutor(16) as threads:
         first = threads.submit(create, 0)
-        assert held[0].wait(30)
+        assert held[0].wait(SECONDS)
         others = [threads.submit(create, number) for number in range(1, 14)]
-        while len(database._together._waiting) < 13:  # type: ignore[attr-defined]
-            threading.Event().wait(0.001)
+        until(lambda: len(database._together._waiting) == 13)  # type: ignore[attr-defined]
         held[1].set()
         outcomes = [each.result() for each in (first, *others)]
     assert commits == [1, 13]

@@ -21,6 +21,7 @@ from lettaspace.viewer.guard import Hosts
 from lettaspace.viewer.server import Bound, Server, bind
 from tests.viewer.browser import chromium, look
 from tests.viewer.rich import Rich, make
+from tests.waiting import SECONDS
 
 __all__ = ["chromium", "look"]
 
@@ -124,7 +125,7 @@ class serving:  # noqa: N801 - used as a function
         server = Server(app, bound)
         server.__enter__()
         self._open.append(lambda: server.__exit__(None, None, None))
-        browser = httpx.Client(timeout=30)
+        browser = httpx.Client(timeout=SECONDS)
         self._open.append(browser.close)
         running = Running(space, app, bound, browser)
         assert browser.get(running.url).status_code == 303

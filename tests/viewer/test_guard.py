@@ -11,6 +11,7 @@ from lettaspace.errors import InvalidInput, StoreUnavailable
 from lettaspace.viewer.guard import Hosts, is_loopback
 from lettaspace.viewer.server import bind
 from tests.viewer.conftest import TOKEN, Running
+from tests.waiting import SECONDS
 
 PATHS = (
     "/",
@@ -31,9 +32,10 @@ PATHS = (
 
 def raw(running: Running, request: str) -> bytes:
     """What is answered to a request as it stands."""
-    with socket.create_connection(("127.0.0.1", running.bound.port), timeout=10) as connection:
-        connection.sendall(request.replace("\n", "\r\n").encode() + b"\r\n\r\n")
-        connection.settimeout(10)
+    with socket.create_connection(("127.0.0.1", running.bound.port), timeout=SECONDS) as connection:
+        request += "\nConnection: close\n\n"
+        connection.sendall(request.replace("\n", "\r\n").encode())
+        connection.settimeout(SECONDS)
         answer = b""
         while b"</html>" not in answer and (some := connection.recv(65536)):
             answer += some
@@ -42,7 +44,7 @@ def raw(running: Running, request: str) -> bytes:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_without_the_cookie_everything_is_as_if_it_did_not_exist(demo: Running, path: str) -> None:
-    answer = httpx.get(demo.base + path, timeout=10)
+    answer = httpx.get(demo.base + path, timeout=SECONDS)
     missing = demo.get("/there/is/no/such/page")
     assert (answer.status_code, answer.text) == (404, missing.text)
     same = {key: value for key, value in answer.headers.items() if key != "date"}
@@ -50,7 +52,7 @@ def test_without_the_cookie_everything_is_as_if_it_did_not_exist(demo: Running, 
 
 
 def test_the_first_address_gives_a_cookie_and_leads_on(demo: Running) -> None:
-    answer = httpx.get(f"{demo.base}/search?q=a%26b&token={TOKEN}&thinking=1")
+    answer = httpx.get(f"{demo.base}/search?q=a%26b&token={TOKEN}&thinking=1", timeout=SECONDS)
     assert answer.status_code == 303
     assert answer.headers["location"] == "/search?q=a%26b&thinking=1"
     cookie = answer.headers["set-cookie"]
@@ -62,7 +64,7 @@ def test_the_first_address_gives_a_cookie_and_leads_on(demo: Running) -> None:
 
 @pytest.mark.parametrize("token", ["", "x", TOKEN + "x", TOKEN[:-1], "é", "%ff%00"])
 def test_another_token_gives_nothing(demo: Running, token: str) -> None:
-    answer = httpx.get(f"{demo.base}/?token={token}")
+    answer = httpx.get(f"{demo.base}/?token={token}", timeout=SECONDS)
     assert answer.status_code == 404
     assert "set-cookie" not in answer.headers
 
@@ -82,7 +84,7 @@ def test_the_first_address_never_leads_elsewhere(demo: Running, path: str) -> No
     "cookie", ["", "nonsense", "lettaspace-1=x", 'a="; lettaspace', "\xff=\xfe"]
 )
 def test_any_other_cookie_is_none(demo: Running, cookie: str) -> None:
-    answer = httpx.get(demo.base, headers={"Cookie": cookie.encode("latin-1")})
+    answer = httpx.get(demo.base, headers={"Cookie": cookie.encode("latin-1")}, timeout=SECONDS)
     assert answer.status_code == 404
 
 
@@ -122,7 +124,9 @@ def test_only_what_is_meant_for_this_server_is_answered(
     sent = {key: value.replace("PORT", str(demo.bound.port)) for key, value in headers.items()}
     raw_headers = {key: value.encode() for key, value in sent.items()}
     answer = httpx.get(
-        f"{demo.base}/agents", headers={"Cookie": known(demo).encode()} | raw_headers
+        f"{demo.base}/agents",
+        headers={"Cookie": known(demo).encode()} | raw_headers,
+        timeout=SECONDS,
     )
     assert answer.status_code == status
 

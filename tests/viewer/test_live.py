@@ -16,6 +16,7 @@ from lettaspace.conversation.payload import UserMessage as User
 from lettaspace.conversation.space import Space
 from lettaspace.viewer.live import Live
 from tests.viewer.conftest import Running, Serve
+from tests.waiting import SECONDS, until
 
 SAY = """
 import sys
@@ -29,7 +30,7 @@ with Space.open(sys.argv[1]) as space:
 @contextmanager
 def looking(running: Running) -> Iterator[Iterator[dict[str, Any]]]:
     """The changes that the server tells of, from now on."""
-    with running.browser.stream("GET", f"{running.base}/live", timeout=60) as answer:
+    with running.browser.stream("GET", f"{running.base}/live", timeout=SECONDS) as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
         yield changes(answer)
@@ -90,12 +91,12 @@ def test_who_does_not_look_any_more_is_looked_for_no_more(space: Space, serve: S
     with looking(here) as told:
         until_told(told, lambda: talk.append(User.text("hello")), talk.rkey)
         assert live.is_looking
-    for _ in range(200):
-        if not live.is_looking:
-            return
+
+    def is_left() -> bool:
         talk.append(User.text("so that the server notices that the connection is closed"))
-        threading.Event().wait(0.1)
-    raise AssertionError("it still looks")
+        return not live.is_looking
+
+    until(is_left)
 
 
 def test_many_may_look(space: Space, serve: Serve) -> None:

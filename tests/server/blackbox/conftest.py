@@ -9,6 +9,7 @@ import pytest
 
 from tests.server.blackbox.client import MEMBERS, SIMPLE, TYPE, Host, Party, good
 from tests.server.hosted import PASSWORD, hosted
+from tests.waiting import SECONDS
 
 PREFIX = "LETTASPACE_BLACKBOX_"
 
@@ -31,7 +32,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def hosts(request: pytest.FixtureRequest) -> Iterator[Hosts]:
-    with httpx.Client(trust_env=False, timeout=30) as client:
+    with httpx.Client(trust_env=False, timeout=SECONDS) as client:
         if request.param.startswith(PREFIX):
             yield _given(client)
         else:
