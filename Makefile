@@ -1,5 +1,6 @@
 # `make up`: install into .venv and bring Letta Code's directory in (or a demo).
-# `make test`: everything that has to hold, the real Letta Code included.
+# `make test`: everything that has to hold, the real Letta Code included. One process a core, or
+# one in all, to look closely: make test PYTEST_ARGUMENTS='-n 0 tests/space -k …'
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -35,7 +36,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
+	$(BIN)/python -m pytest -n auto --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGUMENTS)
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m bench

@@ -26,7 +26,8 @@ VECTORS = json.loads((Path(__file__).parents[1] / "data/vectors/http_signature.j
 VALID = {case["name"]: case for case in VECTORS["valid"]}
 SECRET = VECTORS["keys"]["private_key_1"]
 KEY = SigningKey.from_bytes("p256", bytes.fromhex(SECRET["private_scalar_hex"]))
-OTHER = SigningKey.generate("p256")
+# The same in each process: it stands in a test's name.
+OTHER = SigningKey.from_bytes("p256", bytes([7] * 32))
 
 BEARER = "Bearer delegation"
 CREDENTIAL = "Atproto-Space credential"

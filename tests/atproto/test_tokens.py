@@ -43,10 +43,13 @@ USER = "did:web:ada.example"
 AUTHORITY = "did:web:kiln.example"
 SPACE = SpaceRef(AUTHORITY, "com.example.group", "k")
 METHOD = "com.atproto.space.notifyWrite"
-KEY = SigningKey.generate()
-OTHER = SigningKey.generate()
-HOLDER = SigningKey.generate("p256").verifying_key
-CLIENT = SigningKey.generate("p256")
+
+# The same in each process: they stand in tests' names.
+KEY = SigningKey.from_bytes("secp256k1", bytes([1] * 32))
+OTHER = SigningKey.from_bytes("secp256k1", bytes([2] * 32))
+HOLDER = SigningKey.from_bytes("p256", bytes([3] * 32)).verifying_key
+CLIENT = SigningKey.from_bytes("p256", bytes([4] * 32))
+
 CLIENT_ID = "https://app.example/client.json"
 JWKS = {"keys": [to_jwk(CLIENT.verifying_key) | {"kid": "key-1"}]}
 

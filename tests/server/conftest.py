@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from argon2 import PasswordHasher
 from lettaspace.server import passwords, tables
 from lettaspace.server.accounts import Accounts
 from lettaspace.space.database import Database
+from tests.postgres import Postgres
 from tests.server.hosts import Clock, Server, serving
 
 
@@ -20,12 +22,39 @@ def _cheap_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     passwords._nobodys.cache_clear()
 
 
+@pytest.fixture(scope="session")
+def empty_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A host's database that holds nothing yet, for copies to be made of."""
+    path = tmp_path_factory.mktemp("empty") / "host.db"
+    _prepare(str(path))
+    return path
+
+
+@pytest.fixture(scope="session")
+def empty_database(postgres: Postgres, postgres_store: str) -> str:
+    """The name of the same on PostgreSQL."""
+    postgres.execute(f"CREATE DATABASE empty_host TEMPLATE {postgres_store}")
+    _prepare(postgres.url("empty_host"))
+    return "empty_host"
+
+
+def _prepare(target: str) -> None:
+    with Database.open(target) as database:
+        tables.prepare(database)
+
+
+@pytest.fixture
+def empty_url(postgres: Postgres, empty_database: str) -> Iterator[str]:
+    with postgres.database(like=empty_database) as name:
+        yield postgres.url(name)
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a host's database of each kind is: what `Database.open` takes, as text."""
     if request.param == "postgresql":
-        return str(request.getfixturevalue("postgres_url"))
-    return str(tmp_path / "host.db")
+        return str(request.getfixturevalue("empty_url"))
+    return shutil.copy(request.getfixturevalue("empty_file"), str(tmp_path / "host.db"))
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ import pytest
 from lettaspace.space.car import read_repo
 from tests.server.blackbox.client import NOTE, SPACE, Host, Party, good, place
 from tests.server.hosted import PASSWORD, Hosted, hosted
+from tests.waiting import SECONDS
 
 DOWNLOADS = int(os.environ.get("LETTASPACE_DOWNLOADS", "200"))
 CLIENTS = 4
@@ -40,7 +41,7 @@ def process(tmp_path: Path) -> Iterator[Hosted]:
 
 @contextmanager
 def signed_in(process: Hosted) -> Iterator[Party]:
-    with httpx.Client(trust_env=False, timeout=60) as client:
+    with httpx.Client(trust_env=False, timeout=SECONDS) as client:
         yield Party(Host(process.origin, client), "alice.localhost", PASSWORD)
 
 
@@ -93,7 +94,7 @@ class Writer:
         good(self._party.post(SPACE + "applyWrites", **self._repo, writes=writes))
 
 
-def test_every_download_is_of_one_moment(process: Hosted, record_testsuite_property: Any) -> None:
+def test_every_download_is_of_one_moment(process: Hosted, record_property: Any) -> None:
     over = threading.Event()
     turns = iter(range(DOWNLOADS))  # its next is atomic, so all clients may share it
 
@@ -135,7 +136,7 @@ def test_every_download_is_of_one_moment(process: Hosted, record_testsuite_prope
     # It was written to meanwhile.
     assert len(set(pairs)) > DOWNLOADS // 20
     assert process.log() == ""
-    record_testsuite_property("downloads", len(pairs))
-    record_testsuite_property("different downloads", len(set(pairs)))
-    record_testsuite_property("batches written meanwhile", writer.acknowledged - SIZE)
-    record_testsuite_property("memory of the host", process.memory())
+    record_property("downloads", len(pairs))
+    record_property("different downloads", len(set(pairs)))
+    record_property("batches written meanwhile", writer.acknowledged - SIZE)
+    record_property("memory of the host", process.memory())

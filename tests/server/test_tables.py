@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from sqlalchemy import inspect
@@ -11,6 +12,16 @@ from sqlalchemy import inspect
 from lettaspace.errors import StoreUnavailable
 from lettaspace.server import tables, vault
 from lettaspace.space.database import Database
+from tests.waiting import SECONDS
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where nobody has prepared anything yet."""
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("postgres_url"))
+    return str(tmp_path / "host.db")
+
 
 OPEN = """
 import sys
@@ -72,7 +83,7 @@ def test_eight_processes_prepare_one_database(target: str) -> None:
         )
         for _ in range(8)
     ]
-    done = [process.communicate(timeout=120) for process in processes]
+    done = [process.communicate(timeout=SECONDS) for process in processes]
     assert [err for _, err in done] == [b""] * 8
     assert len({out for out, _ in done}) == 1
 

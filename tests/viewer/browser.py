@@ -1,4 +1,4 @@
-"""The viewer as Chromium shows it: a browser for the session, a fresh context for each look.
+"""The viewer as Chromium shows it: a browser for each module, a fresh context for each look.
 
 Whatever a test does, at its end nothing may have been said on the console or violated the
 content policy, no dialog may have opened, and no request may have gone to any other server.
@@ -53,9 +53,12 @@ _WATCH = """
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """The browser; its own empty profile is made and thrown away."""
+    """The browser; its own empty profile is made and thrown away.
+
+    While it runs an event loop does, too, so that other modules could have none.
+    """
     sync_api = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
     found = CHROMIUM if Path(CHROMIUM).exists() else shutil.which("chromium")
     if found is None:
