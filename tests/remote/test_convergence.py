@@ -347,13 +347,35 @@ class Three(Convergence):
     machines = 3
 
 
+class InTurn(Convergence):
+    """Whoever writes has what all others wrote, however often an answer was lost: so nobody ever
+    goes on where somebody else did."""
+
+    sync_both = None
+    last: Machine | None = None
+
+    def machine(self, index: int) -> Machine:
+        machine = super().machine(index)
+        if self.last is not None and self.last is not machine:
+            self.last.sync()
+            machine.sync()
+        self.last = machine
+        return machine
+
+    def teardown(self) -> None:
+        for machine in self.world.machines if self.world else ():
+            for state in machine.space.repo.records(CONVERSATION_STATE):
+                assert "damage" not in state.value
+        super().teardown()
+
+
 @pytest.fixture(scope="module")
 def where(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
     with setup(tmp_path_factory.mktemp("convergence")) as made:
         yield made
 
 
-@pytest.mark.parametrize(("kind", "examples"), [(Convergence, 40), (Three, 20)])
+@pytest.mark.parametrize(("kind", "examples"), [(Convergence, 30), (Three, 20), (InTurn, 10)])
 def test_everybody_ends_with_everything(where: Setup, kind: type[Convergence], examples: int):
     class Here(kind):  # type: ignore[valid-type, misc]
         pass
