@@ -494,7 +494,8 @@ def test_marks_that_merging_lost_are_made_again(first, talk):
 
 def test_messages_that_share_a_seq_are_parted(first, talk):
     talk.users("abc")
-    talk.remark(talk.of("b").rkey, seq=3, updatedAt=TIME)
+    for text in "bc":
+        talk.remark(talk.of(text).rkey, seq=3, updatedAt=TIME)
     assert mended(first, talk)
     check_all(first)
     assert talk.window == list("abc")

@@ -20,7 +20,7 @@ from lettaspace.conversation.records import (
     new_message,
 )
 from lettaspace.conversation.space import Space as Space  # the formats it knows
-from lettaspace.remote.merging import divergence, is_older, merge
+from lettaspace.remote.merging import divergence, is_blind, is_older, merge
 
 HERE = "at://did:web:mira.example/space/xyz.quasigod.lab.letta.space/self/did:web:mira.example"
 TALK = f"{HERE}/xyz.quasigod.lab.letta.conversation/3menokz37mit4"
@@ -131,7 +131,8 @@ def test_the_version_both_come_from_tells_who_said_something():
         assert merged["seq"] == marked["seq"]
         assert merged["conversation"] == marked["conversation"]
     moved = message("fig", seq=12, updatedAt=NOON)
-    assert both_ways(MESSAGE, moved, message(seq=9, updatedAt=LAST), base) == moved
+    merged = both_ways(MESSAGE, moved, message(seq=9, updatedAt=LAST), base)
+    assert merged == {**moved, "updatedAt": "2026-03-05T12:00:20.001Z"}
 
 
 def test_a_result_that_came_late_never_gives_way_to_its_placeholder():
@@ -148,7 +149,8 @@ def test_what_moved_to_a_fork_stays_there():
     assert (merged["conversation"], merged["seq"]) == (FORK, 7)
     listed = message(compactedMessageIds=["3menokz37mit4"], updatedAt=LAST)
     mapped = message(conversation=FORK, compactedMessageIds=["3menp2h3dr7gj"], updatedAt=NOON)
-    assert both_ways(MESSAGE, listed, mapped) == mapped
+    merged = both_ways(MESSAGE, listed, mapped)
+    assert merged == {**mapped, "updatedAt": "2026-03-05T12:00:20.001Z"}
 
 
 def test_what_was_made_active_again_stays_active():
@@ -156,6 +158,29 @@ def test_what_was_made_active_again_stays_active():
     compacted = message(status="compacted", updatedAt=NOON)
     active = message(updatedAt=LATER)
     assert both_ways(MESSAGE, compacted, active) == active
+
+
+def test_which_version_had_not_seen_the_other():
+    ours = message(seq=9, updatedAt=LATER)
+    for older in (message(updatedAt=NOON), message(seq=9, updatedAt=NOON)):
+        assert is_older(MESSAGE, older, ours)
+        assert not is_blind(MESSAGE, older, ours)
+    for blind in (
+        message(updatedAt=LAST),
+        message(seq=10, updatedAt=NOON),
+        message(seq=1, conversation=FORK, updatedAt=NOON),
+    ):
+        assert is_blind(MESSAGE, blind, ours)
+        assert not is_older(MESSAGE, blind, ours)
+        # What it becomes has seen both.
+        merged = both_ways(MESSAGE, blind, ours)
+        for each in (blind, ours):
+            assert not is_blind(MESSAGE, merged, each)
+            assert not is_older(MESSAGE, merged, each)
+    for newer in (message(seq=9, updatedAt=LAST), message(seq=9, updatedAt=LATER)):
+        assert not is_blind(MESSAGE, newer, ours)
+        assert not is_older(MESSAGE, newer, ours)
+    assert not is_blind(AGENT, {"updatedAt": NOON}, {"updatedAt": LATER})
 
 
 VERSIONS = st.builds(

@@ -203,10 +203,11 @@ def window(
         listed = [keys[each] for each in item.covers or () if each in keys]
         keys[item.rkey] = min([keys[item.rkey], *listed])
     covered = layout.covered(rkey for rkey in layout.items if rkey not in others)
+    marked = layout.covered(others)
     inside = [
         rkey
         for rkey in keys
-        if rkey not in covered and (rkey not in own or layout.items[rkey].active)
+        if rkey not in covered and (rkey not in own or layout.items[rkey].active or rkey in marked)
     ]
     return sorted(inside, key=lambda rkey: (keys[rkey], rkey))
 

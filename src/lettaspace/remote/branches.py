@@ -14,7 +14,7 @@ from sqlalchemy import bindparam, false, func, select
 from lettaspace.conversation.index import find_conversation_id
 from lettaspace.conversation.origins import fork_tid
 from lettaspace.conversation.records import Address
-from lettaspace.remote.arranging import common
+from lettaspace.remote.arranging import common, window
 from lettaspace.remote.parting import Conversation, Parting
 from lettaspace.space.repo import Transaction
 from lettaspace.space.schema import message_index
@@ -82,6 +82,7 @@ def diverge(
     if source.record is None:
         return None
     mine, others = source.sides(ours, theirs)
+    mine, others = _unlisted(source, mine, others), _unlisted(source, others, mine)
     if mine and moved and (done := _follow(tx, source, mine, others, moved)) is not None:
         return done
     if not (mine and others):
@@ -98,6 +99,12 @@ def diverge(
         return None  # another conversation, which has this key by chance
     tx.apply(Parting(source, fork, loser, winner).writes())
     return Divergence(conversation, fork.uri, side)
+
+
+def _unlisted(source: Conversation, mine: set[str], others: set[str]) -> set[str]:
+    """Our side without what the other one has summarised, and so has seen."""
+    listed = mine & source.layout.covered(others)
+    return {rkey for rkey in mine if rkey > max(listed, default="")}
 
 
 def _tied_with(source: Conversation, mine: set[str], others: set[str]) -> set[str]:
@@ -117,31 +124,38 @@ def _tied_with(source: Conversation, mine: set[str], others: set[str]) -> set[st
     return {rkey for rkey in common - source.copies(common) if rkey >= min(tied)}
 
 
-def mend(tx: Transaction, address: Address, conversation: str) -> bool:
+def mend(tx: Transaction, address: Address, conversation: str, ours: Collection[str] = ()) -> bool:
     """Makes the marks and seqs of a conversation (its URI) say what its summaries say, where
     merging has left them otherwise; returns whether that took anything.
 
     What a summary lists is compacted. What none lists, though one that moved to a fork did, is
-    not: the fork has a copy of it. And no two messages share a seq, but where two branches that
-    are not parted yet do.
+    not: the fork has a copy of it. No two messages share a seq, but where two branches that are
+    not parted yet do. `ours`, messages that nobody else knows, stand where they stood: behind
+    what others have given new seqs.
     """
     number = find_conversation_id(tx.connection, conversation)
-    if all(each.one(tx.connection, id=number) is None for each in (_unmarked, _loose, _tied)):
+    if not ours and all(
+        each.one(tx.connection, id=number) is None for each in (_unmarked, _loose, _tied)
+    ):
         return False
     source = Conversation(tx.view, address, conversation)
     layout = source.layout
+    own = layout.items.keys() & set(ours)
+    ties = layout.ties()
+    first = {item.rkey for tie in ties for item in tie if not item.touched} - own
+    if first - source.copies(first):
+        return False  # branches, which somebody who knows them will part
     covered = layout.covered(layout.items)
     loose = {rkey for rkey, item in layout.items.items() if not item.active} - covered
     freed = source.copied(loose) if loose else set()
     marked = any(layout.items[rkey].active for rkey in covered & layout.items.keys())
-    ties = layout.ties()
-    if any(sum(not item.touched for item in tie) > 1 for tie in ties):
-        return False  # branches, which somebody who knows them will part
-    if not (freed or marked or ties):
-        return False
     for rkey in freed:
         layout.items[rkey].active = True
-    layout.arrange(common(layout))
+    line = window(layout, common(layout, own), own)
+    seqs = [layout.items[rkey].seq for rkey in line]
+    if not (freed or marked or ties or (own and seqs != sorted(seqs))):
+        return False
+    layout.arrange(line, own)
     tx.apply(layout.writes())
     return True
 

@@ -61,17 +61,23 @@ def merge(collection: str, ours: Value, theirs: Value, base: CID | None = None) 
 
 
 def is_older(collection: str, theirs: Value, ours: Value) -> bool:
-    """Whether one version was written before the other, by their own times.
+    """Whether one version was written before the other, by their own times; False where they
+    do not tell. So a write of long ago that arrives late is recognised.
 
-    False where they do not tell. So a write of long ago that arrives late is recognised.
+    A message that has moved on since is not older, whatever the time.
     """
+    if collection == MESSAGE and _place(theirs)[:2] > _place(ours)[:2]:
+        return False
     return _NEVER < _moment(collection, theirs) < _moment(collection, ours)
 
 
-def is_behind(collection: str, theirs: Value, ours: Value) -> bool:
-    """Whether a message has a place that it left already: whoever wrote that version had not
-    seen the other one."""
-    return collection == MESSAGE and _place(theirs)[:2] < _place(ours)[:2]
+def is_blind(collection: str, theirs: Value, ours: Value) -> bool:
+    """Whether who wrote a version of a message had not seen the other one, and is not just
+    older: it is earlier by its time, or has a place that the message has left already."""
+    if collection != MESSAGE or is_older(collection, theirs, ours):
+        return False
+    behind = _place(theirs)[:2] < _place(ours)[:2]
+    return behind or _moment(collection, theirs) < _moment(collection, ours)
 
 
 def later(value: Value, *others: Value) -> str:
@@ -126,9 +132,8 @@ def _message(winner: Value, other: Value, base: CID | None) -> Value:
     merged |= {key: placed[key] for key in _PLACE if key in placed}
     if not (is_active(winner) and is_active(other)):
         merged["status"] = COMPACTED
-    for each in (winner, other):
-        if {**merged, "updatedAt": None} == {**each, "updatedAt": None}:
-            return each
+    if {**merged, "updatedAt": None} == {**winner, "updatedAt": None}:
+        return winner
     return {**merged, "updatedAt": later(winner, other)}
 
 

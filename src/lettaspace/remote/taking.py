@@ -19,7 +19,7 @@ from lettaspace.conversation.index import find_conversation_id
 from lettaspace.conversation.records import CONVERSATION, MESSAGE, Address, rkey_of
 from lettaspace.errors import Damaged, InvalidRecord
 from lettaspace.remote.branches import Divergence, diverge, mend
-from lettaspace.remote.merging import is_behind, is_older, merge
+from lettaspace.remote.merging import is_blind, is_older, merge
 from lettaspace.remote.mirror import DELETED, INVALID, NO_BLOB, Key, Mirror
 from lettaspace.remote.parting import Conversation
 from lettaspace.space import schema
@@ -102,16 +102,15 @@ class _Taking:
         self._landed = {change.key: change.at for change in changes if change.at is not None}
         for change in changes:
             self._one(change, here.get(change.key), there.get(change.key))
-        parting = self._terms.own and (self._arrived or self._left)
+        parting = self._terms.own and bool(self._touched)
         # Before it is noted what the host has: what we have sent may be among what comes.
         unknown = self._mirror.unknown(MESSAGE) if parting else set()
         parted = self._parted() if parting else {}
         self._tx.apply(self._writes)
         self._mirror.put((change.key, change.cid) for change in changes)
-        self._part(unknown, parted)
-        if self._terms.own:
-            for conversation in sorted(self._touched):
-                mend(self._tx, self._terms.address, conversation)
+        if parting:
+            self._part(unknown, parted)
+            self._mend(unknown)
 
     def _here(self, changes: Sequence[Change]) -> dict[Key, CID]:
         by_collection: defaultdict[str, list[str]] = defaultdict(list)
@@ -183,11 +182,10 @@ class _Taking:
         if self._terms.own and is_older(key.collection, value, old):
             # A write of long ago that arrived late, and took the place of a newer one.
             self._mirror.set_pushed(None)
-        elif self._terms.own and is_behind(key.collection, value, old):
+        elif self._terms.own and is_blind(key.collection, value, old):
             # A write of somebody who had not seen what the host had.
-            merged = merge(key.collection, old, value)
+            self._update(key, old, merge(key.collection, old, value))
             self._mirror.set_pushed(None)
-            self._update(key, old, merged)
         else:
             self._update(key, old, value)
 
@@ -242,6 +240,13 @@ class _Taking:
                 self._diverge(conversation, theirs, ours, moved, is_theirs=True)
             elif ours:
                 self._diverge(conversation, ours, theirs, self._left[conversation])
+
+    def _mend(self, unknown: set[str]) -> None:
+        """Puts in order what merging has left otherwise."""
+        for conversation in sorted(self._touched):
+            alone = not self._arrived[conversation]
+            ours = self._messages(conversation) & unknown if alone else set()
+            mend(self._tx, self._terms.address, conversation, ours)
 
     def _diverge(
         self,
