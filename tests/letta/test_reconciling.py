@@ -11,9 +11,10 @@ import pytest
 
 from lettaspace.conversation import jsontext
 from lettaspace.conversation.space import Space
+from lettaspace.letta.differing import Difference, differences
 from lettaspace.letta.directory import encode_name, list_directory
 from lettaspace.letta.importer import import_directory
-from lettaspace.letta.reconciling import Difference, ReconcileReport, differences, reconcile
+from lettaspace.letta.reconciling import ReconcileReport, reconcile
 from lettaspace.letta.restoring import restore
 from lettaspace.remote.branches import diverge
 from tests.letta.build import AGENT, KEY, Store, at, b1, compaction, message, row, rows
@@ -329,8 +330,15 @@ def openable(root: Path) -> set[str]:
     return set(keys)
 
 
-def test_killed_at_any_moment(sides: list[Side], host: Host, tmp_path: Path) -> None:
-    """A conversation that is new, one that went on elsewhere, one that both went on with."""
+@pytest.mark.parametrize("letta_goes_on", [False, True])
+def test_killed_at_any_moment(
+    sides: list[Side],
+    host: Host,
+    tmp_path: Path,
+    letta_goes_on: bool,
+) -> None:
+    """A conversation that is new, one that went on elsewhere, one that both went on with. Letta
+    may go on with the second, from what a killed run left."""
     a, b = sides
     store = Store(a.path)
     for number in (2, 3):
@@ -367,17 +375,25 @@ def test_killed_at_any_moment(sides: list[Side], host: Host, tmp_path: Path) -> 
 
         was_killed = killed_writing(work, step)
         openable(b.path)
+        if letta_goes_on and was_killed:
+            b.turn(70, "Then", two, name="c")
         with Space.open(home) as space:
             reconcile(space, b.path, part=diverge, rest=AT_ONCE)
             assert reconcile(space, b.path, part=diverge, rest=AT_ONCE).written == 0
             assert differences(space, b.path) == []
             assert not (b.path / ".lettaspace").exists()
-            assert [str(each) for each in space.verify()] == []
+            if step % 5 == 0:
+                assert [str(each) for each in space.verify()] == []
             said = sorted(len(list(space.transcript(info.uri))) for info in space.conversations())
-        assert said == [1, 1, 3, 6, 6], step
-        expected |= b.all_said()
-        assert b.all_said() == expected, step
+        if letta_goes_on and was_killed:
+            # It is a fork if Letta had not heard of what was said elsewhere.
+            assert said in ([1, 1, 3, 3, 6, 6], [1, 1, 5, 6, 6]), step
+            assert b.said(two)[-2:] == ["Then", "Then!"]
+        else:
+            assert said == [1, 1, 3, 6, 6], step
+            expected |= b.all_said()
+            assert b.all_said() == expected, step
         if not was_killed:
             break
-        step += 1
+        step += 3 if letta_goes_on else 1
     assert step > 20

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from lettaspace.conversation.records import MEMORY
 from lettaspace.conversation.space import Space
+from lettaspace.letta.differing import differences
 from lettaspace.letta.importer import import_directory
 from lettaspace.letta.memories import restore as restore_memory
 from lettaspace.letta.memories import store as store_memory
 from lettaspace.letta.pins import PROJECT_SETTINGS, SETTINGS, pin
-from lettaspace.letta.reconciling import differences, reconcile
+from lettaspace.letta.reconciling import reconcile
 from lettaspace.letta.restoring import restore
 from lettaspace.remote.branches import diverge
 from tests.lab.driver import LettaHome
@@ -52,7 +54,8 @@ class Real:
         return self.machine.space
 
     def memory(self, agent: str, path: Path) -> object:
-        return restore_memory(self.space, agent, path)
+        known = self.space.repo.get(MEMORY, agent)
+        return None if known is None else restore_memory(self.space, agent, path)
 
     def store_memories(self) -> None:
         for path in (self.root / "memfs").glob("*/memory"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from lettaspace.conversation import jsontext
+from lettaspace.conversation.records import COMPILED_PROMPT
 from lettaspace.conversation.space import Space
 from lettaspace.errors import NotFound
 from lettaspace.letta.directory import encode_name
@@ -17,6 +19,7 @@ from lettaspace.letta.doubt import Rest
 from lettaspace.letta.importer import import_directory
 from lettaspace.letta.pins import PROJECT_SETTINGS, SETTINGS, pin
 from lettaspace.letta.restoring import RestoreReport, restore
+from lettaspace.space.writes import Update
 from tests.letta.build import (
     AGENT,
     KEY,
@@ -440,3 +443,31 @@ def test_what_never_leaves_the_machine(open_space: OpenSpace, tmp_path: Path) ->
     assert looked > 5
     for name in PLANTED:
         assert SECRET in (store.path / name).read_text()
+
+
+def test_o60_a_prompt_is_as_fresh_as_it_was(space: Space, store: Store, tmp_path: Path) -> None:
+    template = "You are Otter.\n\n{CORE_MEMORY}"
+    fresh = prompt(rawSystemHash=hashlib.sha256(template.encode()).hexdigest())
+    store.agent(system=template)
+    store.conversation(rows(b1()), prompt=fresh)
+    # One that no record can hold.
+    large = prompt(content="x" * 300_000, extra={"kept": 1.5})
+    key = "conversation:local-conv-2"
+    store.conversation(rows(b1()), prompt=large, key=key, created=at(-9))
+    import_directory(space, store.path)
+    out = tmp_path / "out"
+    restore(space, out, rest=AT_ONCE)
+    assert read(out, name="system-prompt.json") == fresh
+    assert read(out, key, "system-prompt.json") == large
+    agent = jsontext.loads((out / "agents" / f"{encode_name(AGENT)}.json").read_bytes())
+    digest_ = hashlib.sha256(agent["system"].encode()).hexdigest()
+    assert digest_ == read(out, name="system-prompt.json")["rawSystemHash"]
+    # A newer one takes its place, and nothing else is written.
+    conversation = digest(out / "conversations" / encode_name(key))
+    record = space.repo.get(COMPILED_PROMPT, space.conversation("local-conv-1").rkey)
+    assert record is not None
+    newer = {**record.value, "compiledAt": at(99), "content": "newer"}
+    space.repo.apply_writes([Update(COMPILED_PROMPT, record.rkey, newer)])
+    restore(space, out, rest=AT_ONCE)
+    assert read(out, name="system-prompt.json")["content"] == "newer"
+    assert digest(out / "conversations" / encode_name(key)) == conversation

@@ -1,24 +1,17 @@
 """Bringing one conversation or agent from the space into Letta's directory."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from sqlalchemy import select
-
-from lettaspace.conversation import reading
-from lettaspace.conversation.index import find_conversation_id
 from lettaspace.conversation.jsontext import dumps
-from lettaspace.conversation.message import Message
 from lettaspace.conversation.records import AGENT
 from lettaspace.conversation.space import Space
-from lettaspace.conversation.unstored import without_authentication
 from lettaspace.errors import Conflict, Damaged
 from lettaspace.letta import directory as names
-from lettaspace.letta import fields, rows, synced, tracking
-from lettaspace.letta.continuing import local_names, told
+from lettaspace.letta import fields, synced, tracking
+from lettaspace.letta.brought import Brought, Outcome
+from lettaspace.letta.change import Change, Reading
 from lettaspace.letta.damage import TORN_ROW
 from lettaspace.letta.directory import (
     MANIFEST,
@@ -30,18 +23,15 @@ from lettaspace.letta.directory import (
 )
 from lettaspace.letta.doubt import Rest, is_idle
 from lettaspace.letta.export import (
-    Files,
     agent_file,
     files_in,
-    is_letta,
     line,
-    message_row,
     missing_rows,
     payload_id,
     prompt_in,
 )
 from lettaspace.letta.importer import Importer
-from lettaspace.letta.located import Located, locate
+from lettaspace.letta.located import locate
 from lettaspace.letta.placing import Placing
 from lettaspace.letta.report import ConversationReport
 from lettaspace.letta.scan import Changed
@@ -49,56 +39,6 @@ from lettaspace.letta.source import IDS, Source, is_unchanged, prompt_digest
 from lettaspace.letta.store import Prepared, open_rows
 from lettaspace.letta.synced import Base, Synced
 from lettaspace.letta.watched import mark
-from lettaspace.space.schema import message_index
-from lettaspace.space.view import View
-
-
-class Outcome(StrEnum):
-    """What became of a conversation or agent in the directory."""
-
-    NEW = "new"
-    CHANGED = "changed"
-    UNCHANGED = "unchanged"
-    AHEAD = "ahead"
-    """The directory has what the space has not; nothing was written."""
-    DIVERGED = "diverged"
-    """Each has what the other has not; nothing was written."""
-    BUSY = "busy"
-    """Letta is at work there. Later, perhaps."""
-    LEFT = "left"
-    """It is not brought there, for the reason that is given."""
-
-
-@dataclass(frozen=True, slots=True)
-class Brought:
-    """One conversation or agent."""
-
-    key: str
-    """Its key in the directory: `conversation:<id>`, `default:<agent id>` or `agent:<id>`; ""
-    for what has none."""
-    name: str
-    """The conversation's TID, or the agent's record key."""
-    outcome: Outcome
-    rows: int = 0
-    """Rows that were written."""
-    note: str = ""
-    aside: Path | None = None
-    """Where half of a row is kept that was cut off."""
-
-    @property
-    def is_done(self) -> bool:
-        """Whether both sides say the same."""
-        return self.outcome in (Outcome.NEW, Outcome.CHANGED, Outcome.UNCHANGED)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "key": self.key,
-            "name": self.name,
-            "outcome": str(self.outcome),
-            "rows": self.rows,
-            "note": self.note,
-            "aside": None if self.aside is None else str(self.aside),
-        }
 
 
 class Bringing:
@@ -156,10 +96,11 @@ class Bringing:
         """A conversation that the directory does not have, at a key that is free."""
         with self.space.repo.snapshot() as view:
             found = files_in(self.space, view, tid, local_id=directory.id)
-            window = self.active(view, tid)
+            read = Reading(self.space, view)
+            window = read.active(tid)
             prompt = prompt_in(self.space, view, tid)
-            revs = self.revs(view, tid)
-            count = self.messages(view, tid)
+            revs = read.revs(tid)
+            count = read.messages(tid)
             if self.dry:
                 return Brought(directory.key, tid, Outcome.NEW, rows=count)
             ids = [payload_id(message) for message in window]
@@ -208,28 +149,6 @@ class Bringing:
         self.importer.note(directory.key, complete, base)
         return True
 
-    def revs(self, view: View, tid: str) -> str:
-        return synced.conversation_revs(view, self.space.address.conversation(tid), tid)
-
-    def active(self, view: View, tid: str) -> list[Message]:
-        """The window's messages that Letta can read, by seq."""
-        uri = self.space.address.conversation(tid)
-        found = reading.active(view.connection, uri, self.space.repo.get_blob)
-        return sorted(filter(is_letta, found), key=lambda message: message.seq)
-
-    def messages(self, view: View, tid: str) -> int:
-        """How many messages Letta could read: none where the first and the last are another
-        harness's."""
-        number = find_conversation_id(view.connection, self.space.address.conversation(tid))
-        columns = message_index.c
-        query = select(columns.rkey).where(columns.conversation == number).order_by(columns.seq)
-        rkeys = view.connection.execute(query).scalars().all()
-        for rkey in (*rkeys[:1], *rkeys[-1:]):
-            uri = self.space.address.conversation(tid)
-            if is_letta(reading.one(view.connection, uri, rkey, self.space.repo.get_blob)):
-                return len(rkeys)
-        return 0
-
 
 class _Existing:
     def __init__(self, bringing: Bringing, directory: ConversationDir) -> None:
@@ -251,7 +170,7 @@ class _Existing:
                 outcome = Outcome.DIVERGED if located.waiting else Outcome.AHEAD
                 return self.said(prepared, outcome)
             with open_rows(self.path / MESSAGES) as file:
-                change = _Change(self.bringing, self.directory, prepared, located, file)
+                change = Change(self.space, self.directory, prepared, located, file)
                 if change.is_none:
                     self.done(prepared, change)
                     return self.said(prepared, Outcome.UNCHANGED)
@@ -293,7 +212,7 @@ class _Existing:
             rest = self.bringing.rest
         return is_idle(self.directory, prepared.plan, prepared.source, file, rest)
 
-    def write(self, prepared: Prepared, change: "_Change") -> Brought:
+    def write(self, prepared: Prepared, change: Change) -> Brought:
         """Rows, then the prompt, then conversation.json; Letta reads the rest when that is
         another. Before, what is there now is noted, so that rows which are not listed yet are
         known for ours."""
@@ -317,7 +236,7 @@ class _Existing:
         self.bringing.remember(self.directory, known, change.base, raw)
         return self.said(prepared, Outcome.CHANGED, rows=change.count)
 
-    def done(self, prepared: Prepared, change: "_Change") -> None:
+    def done(self, prepared: Prepared, change: Change) -> None:
         """Notes that nothing differs, unless that is known."""
         if self.bringing.dry or prepared.source.raw is None or prepared.plan.findings.losses:
             return
@@ -339,102 +258,6 @@ class _Existing:
     @staticmethod
     def version(prepared: Prepared) -> object:
         return (prepared.source.manifest or {}).get("schema_version")
-
-
-class _Change:
-    """What of a conversation the directory says otherwise than the space."""
-
-    def __init__(
-        self,
-        bringing: Bringing,
-        directory: ConversationDir,
-        prepared: Prepared,
-        located: Located,
-        file: BinaryIO,
-    ) -> None:
-        self._bringing = bringing
-        self._prepared = prepared
-        self._file = file
-        space, tid, source = bringing.space, prepared.tid, prepared.source
-        self._scan = prepared.plan.scan
-        self._entries = {self._scan.tid(entry): entry for entry in located.here}
-        self.size = names.size(directory.path / MESSAGES)
-        with space.repo.snapshot() as view:
-            self.files: Files = files_in(space, view, tid, local_id=directory.id)
-            window = bringing.active(view, tid)
-            ids = [payload_id(message) for message in window]
-            prompt = prompt_in(space, view, tid)
-            self.revs = bringing.revs(view, tid)
-            self._rewritten = [each for each in window if self.is_rewritten(each)]
-            self._lacking = [rkey for rkey in located.extra if rkey not in self._entries]
-        self.has_rows = bool(self._rewritten or self.lacks_letta())
-        self.count = len(self._rewritten) + len(self._lacking) if self.has_rows else 0
-        merged = told(space, tid, source, None, prepared.base)[0].value
-        self.prompt = prompt if self.is_newer(prompt) else None
-        value = {**merged, **local_names(source), "id": directory.id}
-        is_same = value == source.value and ids == source.window
-        self.value = None if is_same else {**value, IDS: ids}
-        told_prompt = source.prompt if self.prompt is None else self.prompt
-        self.base = Base(value, ids, prompt_digest(told_prompt))
-
-    @property
-    def is_none(self) -> bool:
-        return not self.has_rows and self.value is None and self.prompt is None
-
-    def is_newer(self, prompt: dict[str, Any] | None) -> bool:
-        """Whether the space's prompt is to take the place of the directory's."""
-        source, base = self._prepared.source, self._prepared.base
-        if prompt is None or prompt == source.prompt:
-            return False
-        if source.prompt is None or (
-            base is not None and base.prompt == prompt_digest(source.prompt)
-        ):
-            return True
-        times = [str(each.get("compiledAt", "")) for each in (source.prompt, prompt)]
-        return times[0] < times[1]
-
-    def is_rewritten(self, message: Message) -> bool:
-        """Whether a message that has a row says something else now."""
-        entry = self._entries.get(message.rkey)
-        if entry is None or message.updated_at is None:
-            return False
-        entry = self._prepared.plan.final.get(entry, entry)
-        row = rows.parse_exact(self._scan.raw(self._file, entry), self._scan.offsets[entry])
-        return bool(without_authentication(rows.recognise(row)[1]) != message.payload())
-
-    def lacks_letta(self) -> bool:
-        """Whether any message that Letta could read has no row."""
-        uri = self._bringing.space.address.conversation(self._prepared.tid)
-        get_blob = self._bringing.space.repo.get_blob
-        with self._bringing.space.database.read() as connection:
-            return any(
-                is_letta(reading.one(connection, uri, rkey, get_blob)) for rkey in self._lacking
-            )
-
-    def rows(self) -> Iterator[bytes]:
-        """The rows to be appended."""
-        space, parent = self._bringing.space, self.last_row()
-        with space.database.read() as connection:
-            yield from missing_rows(
-                space,
-                connection,
-                self._prepared.tid,
-                present=self._entries,
-                row_id=self.row_id,
-                parent=parent,
-            )
-        for message in self._rewritten:
-            yield message_row(message, parent)
-
-    def row_id(self, rkey: str) -> str:
-        return str(self._scan.reread(self._file, self._entries[rkey]).get("id", rkey))
-
-    def last_row(self) -> str | None:
-        messages = self._prepared.plan.messages()
-        if not len(messages):
-            return None
-        found = self._scan.reread(self._file, int(messages[-1])).get("id")
-        return found if type(found) is str else None
 
 
 class _Counted:

@@ -200,6 +200,9 @@ def _row(
 
 def payload_id(message: Message) -> str:
     """The id by which Letta's list of the window names a message."""
+    stored = message.data.get("id")
+    if type(stored) is str:
+        return stored  # as it is nearly always, without a look at all the rest
     found: str = _payload(message, images=False)["id"]
     return found
 

@@ -217,7 +217,6 @@ class Importer:
         self.synced[key] = known
         if synced.is_conversation(key):
             self.known[key] = Known(known.name, known.mark)
-            tracking.remember(self.space, self.name, key, self.known[key])
 
     def conversation(
         self, directory: ConversationDir, entry: ConversationReport, *, again: bool = False

@@ -6,10 +6,12 @@ what had left the window before stands in the conversation that the fork left.
 """
 
 from dataclasses import dataclass, field
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lettaspace.conversation.derive import message_tid
 from lettaspace.conversation.origins import copied
 from lettaspace.conversation.records import (
     CONVERSATION,
@@ -18,6 +20,7 @@ from lettaspace.conversation.records import (
     rkey_of,
 )
 from lettaspace.conversation.space import Space
+from lettaspace.letta import rows
 from lettaspace.letta.build import LEGACY_MESSAGE
 from lettaspace.letta.plan import Plan
 from lettaspace.letta.tracking import Stored, stored_messages
@@ -61,13 +64,16 @@ def locate(space: Space, conversation: str, plan: Plan, *, size: int | None = No
     known = np.isin(scan.tid_array()[alive], found.stored.tids)
     found.here = set(alive[known].tolist())
     unknown: list[int] = alive[~known].tolist()
-    homes = _homes(space, found.uri, [scan.tid(entry) for entry in unknown], scan.conversation)
+    taken = _taken(space, [scan.tid(entry) for entry in unknown])
+    homes = _homes(space, found.uri, taken, scan.conversation) if taken else {}
     for entry in unknown:
         home = homes.get(scan.tid(entry))
-        if home is None:
-            found.new.append(entry)
-        else:
+        if home is not None:
             found.elsewhere[entry] = home
+        elif scan.tid(entry) in taken and _avoid(space, plan, entry, found.stored):
+            found.here.add(entry)
+        else:
+            found.new.append(entry)
     _find_extra(space, plan, found, size)
     return found
 
@@ -108,15 +114,35 @@ def _texts(tids: NDArray[np.bytes_]) -> list[str]:
     return [tid.decode() for tid in tids.tolist()]
 
 
-def _homes(space: Space, uri: str, rkeys: list[str], derived: str) -> dict[str, str]:
+def _taken(space: Space, rkeys: list[str]) -> set[str]:
+    """The TIDs that messages have, whatever conversation they are of."""
+    found: set[str] = set()
+    for start in range(0, len(rkeys), _CHUNK):
+        found.update(space.repo.cids(MESSAGE, rkeys[start : start + _CHUNK]))
+    return found
+
+
+def _avoid(space: Space, plan: Plan, entry: int, stored: Stored) -> bool:
+    """Gives another TID to a message whose derived one a message of a conversation has that this
+    one has nothing to do with; whether it is stored under that."""
+    scan = plan.scan
+    with scan.path.open("rb") as file:
+        row = scan.reread(file, entry)
+    identity = scan.identity(row, rows.recognise(row)[1])
+    for probe in count(1):
+        tid = message_tid(scan.conversation, *identity, plan.ordinals.get(entry, 0), probe)
+        if (stored.tids == tid.encode()).any():
+            scan.set_tid(entry, tid)
+            return True
+        if not space.repo.cids(MESSAGE, [tid]):
+            scan.set_tid(entry, tid)
+            break
+    return False
+
+
+def _homes(space: Space, uri: str, wanted: set[str], derived: str) -> dict[str, str]:
     """The other conversations of the family (their URIs) in which messages stand, by TID."""
-    if not any(
-        space.repo.cids(MESSAGE, rkeys[start : start + _CHUNK])
-        for start in range(0, len(rkeys), _CHUNK)
-    ):
-        return {}
     found: dict[str, str] = {}
-    wanted = set(rkeys)
     for member in _family(space, rkey_of(uri), derived) - {uri}:
         there = wanted.intersection(_texts(stored_messages(space, member).tids))
         found.update(dict.fromkeys(there, member))

@@ -25,7 +25,9 @@ from lettaspace.conversation.records import (
 from lettaspace.conversation.space import Space
 from lettaspace.errors import Conflict, Damaged, NotFound, StoreUnavailable
 from lettaspace.letta import synced
-from lettaspace.letta.bringing import Bringing, Brought, Outcome
+from lettaspace.letta.bringing import Bringing
+from lettaspace.letta.brought import Brought, Outcome
+from lettaspace.letta.change import Reading
 from lettaspace.letta.directory import (
     CONVERSATION as CONVERSATION_FILE,
 )
@@ -210,7 +212,7 @@ class Restoring:
             uri = self.space.address.conversation(tid)
             has_messages = bool(synced.conversation_revs(view, uri, tid).split(" ")[3:])
             state = view.get(CONVERSATION_STATE, tid)
-            if has_messages and not self.bringing.messages(view, tid):
+            if has_messages and not Reading(self.space, view).messages(tid):
                 note = "its messages are another harness's"
                 return Brought("", tid, Outcome.LEFT, note=note)
         if not has_messages and state is None:

@@ -15,6 +15,7 @@ from lettaspace.conversation.index import find_conversation_id
 from lettaspace.conversation.jsontext import dumps, loads
 from lettaspace.conversation.records import COMPILED_PROMPT, CONVERSATION, CONVERSATION_STATE
 from lettaspace.conversation.space import Space
+from lettaspace.letta import tracking
 from lettaspace.space.schema import message_index, records, synced
 from lettaspace.space.view import View
 
@@ -85,7 +86,8 @@ def get(space: Space, directory: str, key: str) -> tuple[Synced, Base] | None:
 
 
 def remember(space: Space, directory: str, key: str, known: Synced, base: Base) -> None:
-    """Notes how something stands now that both sides say the same."""
+    """Notes how something stands now that both sides say the same; of a conversation, also that
+    its files are imported, as `tracking` has it."""
     _put(space, directory, key, known, base.text())
 
 
@@ -151,6 +153,8 @@ def _put(space: Space, directory: str, key: str, known: Synced, base: str) -> No
             .values(repo=space.repo.id, directory=directory, key=key, **row)
             .on_conflict_do_update(index_elements=["repo", "directory", "key"], set_=row)
         )
+        if is_conversation(key):
+            tracking.note(connection, space.repo.id, directory, key, known.name, known.mark)
 
 
 def _named(space: Space, directory: str, key: str) -> Sequence[Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 from sqlalchemy.dialects.sqlite import insert
 
 from lettaspace.conversation.index import find_conversation_id
@@ -64,13 +64,20 @@ def load(space: Space, directory: str) -> dict[str, Known]:
 
 def remember(space: Space, directory: str, key: str, known: Known) -> None:
     """Notes a complete import."""
-    row = {"conversation": known.conversation, "fingerprint": known.fingerprint}
     with space.database.write() as connection:
-        connection.execute(
-            insert(sources)
-            .values(repo=space.repo.id, directory=directory, key=key, **row)
-            .on_conflict_do_update(index_elements=["repo", "directory", "key"], set_=row)
-        )
+        note(connection, space.repo.id, directory, key, known.conversation, known.fingerprint)
+
+
+def note(
+    connection: Connection, repo: int, directory: str, key: str, conversation: str, mark: str
+) -> None:
+    """The same, in somebody's transaction."""
+    row = {"conversation": conversation, "fingerprint": mark}
+    connection.execute(
+        insert(sources)
+        .values(repo=repo, directory=directory, key=key, **row)
+        .on_conflict_do_update(index_elements=["repo", "directory", "key"], set_=row)
+    )
 
 
 @dataclass(slots=True)

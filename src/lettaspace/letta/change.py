@@ -1,0 +1,162 @@
+"""What of a conversation Letta's directory says otherwise than the space."""
+
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from sqlalchemy import func, literal_column, select
+
+from lettaspace.conversation import reading
+from lettaspace.conversation.index import find_conversation_id
+from lettaspace.conversation.message import Message
+from lettaspace.conversation.space import Space
+from lettaspace.conversation.unstored import without_authentication
+from lettaspace.letta import directory as names
+from lettaspace.letta import rows, synced
+from lettaspace.letta.continuing import local_names, told
+from lettaspace.letta.directory import MESSAGES, ConversationDir
+from lettaspace.letta.export import (
+    Files,
+    files_in,
+    is_letta,
+    message_row,
+    missing_rows,
+    payload_id,
+    prompt_in,
+)
+from lettaspace.letta.located import Located
+from lettaspace.letta.source import IDS, prompt_digest
+from lettaspace.letta.store import Prepared
+from lettaspace.letta.synced import Base
+from lettaspace.space.schema import message_index
+from lettaspace.space.view import View
+
+
+class Reading:
+    """What is read of conversations in the space, in one snapshot."""
+
+    def __init__(self, space: Space, view: View) -> None:
+        self.space = space
+        self.view = view
+
+    def revs(self, tid: str) -> str:
+        return synced.conversation_revs(self.view, self.space.address.conversation(tid), tid)
+
+    def active(self, tid: str) -> list[Message]:
+        """The window's messages that Letta can read, by seq."""
+        uri = self.space.address.conversation(tid)
+        found = reading.active(self.view.connection, uri, self.space.repo.get_blob)
+        return sorted(filter(is_letta, found), key=lambda message: message.seq)
+
+    def messages(self, tid: str) -> int:
+        """How many messages Letta could read: none where the first and the last are another
+        harness's."""
+        uri = self.space.address.conversation(tid)
+        number = find_conversation_id(self.view.connection, uri)
+        columns = message_index.c
+        mine = columns.conversation == number
+        for order in (columns.place, columns.place.desc()):
+            query = select(columns.rkey).where(mine).order_by(order).limit(1)
+            rkey = self.view.connection.execute(query).scalar()
+            if rkey is None:
+                break
+            if is_letta(reading.one(self.view.connection, uri, rkey, self.space.repo.get_blob)):
+                count = select(func.count(literal_column("*"))).where(mine)
+                return int(self.view.connection.execute(count).scalar_one())
+        return 0
+
+
+class Change:
+    """What of a conversation the directory says otherwise than the space."""
+
+    def __init__(
+        self,
+        space: Space,
+        directory: ConversationDir,
+        prepared: Prepared,
+        located: Located,
+        file: BinaryIO,
+    ) -> None:
+        self._space = space
+        self._prepared = prepared
+        self._file = file
+        tid, source = prepared.tid, prepared.source
+        self._scan = prepared.plan.scan
+        self._entries = {self._scan.tid(entry): entry for entry in located.here}
+        self.size = names.size(directory.path / MESSAGES)
+        with space.repo.snapshot() as view:
+            self.files: Files = files_in(space, view, tid, local_id=directory.id)
+            read = Reading(space, view)
+            window = read.active(tid)
+            ids = [payload_id(message) for message in window]
+            prompt = prompt_in(space, view, tid)
+            self.revs = read.revs(tid)
+            self._rewritten = [each for each in window if self.is_rewritten(each)]
+            self._lacking = [rkey for rkey in located.extra if rkey not in self._entries]
+        self.has_rows = bool(self._rewritten or self.lacks_letta())
+        self.count = len(self._rewritten) + len(self._lacking) if self.has_rows else 0
+        merged = told(space, tid, source, None, prepared.base)[0].value
+        self.prompt = prompt if self.is_newer(prompt) else None
+        value = {**merged, **local_names(source), "id": directory.id}
+        is_same = value == source.value and ids == source.window
+        self.value = None if is_same else {**value, IDS: ids}
+        told_prompt = source.prompt if self.prompt is None else self.prompt
+        self.base = Base(value, ids, prompt_digest(told_prompt))
+
+    @property
+    def is_none(self) -> bool:
+        return not self.has_rows and self.value is None and self.prompt is None
+
+    def is_newer(self, prompt: dict[str, Any] | None) -> bool:
+        """Whether the space's prompt is to take the place of the directory's."""
+        source, base = self._prepared.source, self._prepared.base
+        if prompt is None or prompt == source.prompt:
+            return False
+        if source.prompt is None or (
+            base is not None and base.prompt == prompt_digest(source.prompt)
+        ):
+            return True
+        times = [str(each.get("compiledAt", "")) for each in (source.prompt, prompt)]
+        return times[0] < times[1]
+
+    def is_rewritten(self, message: Message) -> bool:
+        """Whether a message that has a row says something else now."""
+        entry = self._entries.get(message.rkey)
+        if entry is None or message.updated_at is None:
+            return False
+        entry = self._prepared.plan.final.get(entry, entry)
+        row = rows.parse_exact(self._scan.raw(self._file, entry), self._scan.offsets[entry])
+        return bool(without_authentication(rows.recognise(row)[1]) != message.payload())
+
+    def lacks_letta(self) -> bool:
+        """Whether any message that Letta could read has no row."""
+        uri = self._space.address.conversation(self._prepared.tid)
+        get_blob = self._space.repo.get_blob
+        with self._space.database.read() as connection:
+            return any(
+                is_letta(reading.one(connection, uri, rkey, get_blob)) for rkey in self._lacking
+            )
+
+    def rows(self) -> Iterator[bytes]:
+        """The rows to be appended."""
+        space, parent = self._space, self.last_row()
+        with space.database.read() as connection:
+            yield from missing_rows(
+                space,
+                connection,
+                self._prepared.tid,
+                present=self._entries,
+                row_id=self.row_id,
+                parent=parent,
+            )
+        for message in self._rewritten:
+            yield message_row(message, parent)
+
+    def row_id(self, rkey: str) -> str:
+        return str(self._scan.reread(self._file, self._entries[rkey]).get("id", rkey))
+
+    def last_row(self) -> str | None:
+        messages = self._prepared.plan.messages()
+        if not len(messages):
+            return None
+        found = self._scan.reread(self._file, int(messages[-1])).get("id")
+        return found if type(found) is str else None
