@@ -25,6 +25,7 @@ import pytest
 from sqlalchemy import delete, insert, select
 
 from lettaspace.conversation.records import MESSAGE
+from lettaspace.errors import StoreUnavailable
 from lettaspace.server import tables
 from lettaspace.space import schema
 from tests.conformance.kit import Talk, says, user
@@ -227,6 +228,21 @@ class Killing:
             return self.victim.records()
         finally:
             self.close()
+
+
+def test_two_syncs_of_a_home_wait_for_each_other(where: Setup, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("lettaspace.remote.syncing.LOCK_SECONDS", 0)
+    world = World(where, [0.0])
+    (machine,) = world.machines
+    begun(world)
+    with (
+        machine.syncing(1, HELD_REQUEST),
+        pytest.raises(StoreUnavailable, match="another sync"),
+    ):
+        machine.syncer().sync()
+    machine.sync()
+    world.check_converged()
+    world.close()
 
 
 def places(statements: Sequence[str], limit: int) -> list[int]:

@@ -7,12 +7,20 @@ where this one was.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from lettaspace.conversation.space import Space, validate
-from lettaspace.errors import Conflict, HostRefused, LettaspaceError, SignedOut, Unreachable
+from lettaspace.errors import (
+    Conflict,
+    HostRefused,
+    LettaspaceError,
+    SignedOut,
+    StoreUnavailable,
+    Unreachable,
+)
 from lettaspace.remote import replicas
 from lettaspace.remote.branches import Divergence
 from lettaspace.remote.hostrepo import HostRepo
@@ -20,6 +28,7 @@ from lettaspace.remote.mirror import DELETED, NO_BLOB, REFUSED, Mirror
 from lettaspace.remote.pulling import Emptied, Keys, Puller
 from lettaspace.remote.pushing import Pushed, Pusher, Stale
 from lettaspace.remote.taking import Taken, Terms
+from lettaspace.space.database import LOCK_SECONDS
 from lettaspace.space.sethash import SetHash
 from lettaspace.space.verify import Progress
 
@@ -29,6 +38,8 @@ ROUNDS = 8
 PATIENCE = 90.0
 """Seconds that a sync waits altogether when the host asks for it, and after which it does not
 ask again a host that answers nothing."""
+
+LOCK_FILE = "sync.lock"
 
 _PAUSES = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 
@@ -103,23 +114,46 @@ class Syncer:
         """Pulls and pushes. A push alone pulls, too, where it cannot do without.
 
         Raises Unreachable, SignedOut, HostRefused, Conflict where the host has lost all of it,
-        Damaged for what no host may answer. What was done until then stays done.
+        Damaged for what no host may answer, StoreUnavailable while another process syncs this
+        home. What was done until then stays done.
         """
         report = SyncReport()
         self._waited = 0.0
-        try:
-            self._retry_held(report)
-            self._rounds(report, pull, push and self._own)
-        except LettaspaceError as error:
-            self._note(error)
-            raise
-        self._note(None)
+        with self._alone():
+            try:
+                self._retry_held(report)
+                self._rounds(report, pull, push and self._own)
+            except LettaspaceError as error:
+                self._note(error)
+                raise
+            self._note(None)
         return report
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """What is known of the host is one state. Two syncs at once would each spoil what the
+        other one works on, so the second waits."""
+        from filelock import FileLock, Timeout
+
+        path = self._space.home / LOCK_FILE
+        try:
+            lock = FileLock(path, timeout=LOCK_SECONDS, mode=0o600)
+            lock.acquire()
+        except Timeout:
+            raise StoreUnavailable(
+                f"another sync holds {path}; try again when it is done"
+            ) from None
+        except OSError as error:
+            raise StoreUnavailable(f"cannot lock {path}: {error.strerror or error}") from None
+        try:
+            yield
+        finally:
+            lock.release()
 
     def start_over(self) -> None:
         """Forgets what the host has: the next sync looks at all of it, and gives it whatever it
         lacks, what somebody deleted there as well. For a host that has lost everything."""
-        with self._repo.database.write() as connection:
+        with self._alone(), self._repo.database.write() as connection:
             mirror = Mirror(connection, self._repo.id)
             mirror.clear()
             mirror.forget_blobs()
