@@ -140,7 +140,7 @@ def mend(tx: Transaction, address: Address, conversation: str, ours: Collection[
         return False
     source = Conversation(tx.view, address, conversation)
     layout = source.layout
-    own = layout.items.keys() & set(ours)
+    own, _ = source.sides(ours, ())
     ties = layout.ties()
     first = {item.rkey for tie in ties for item in tie if not item.touched} - own
     if first - source.copies(first):
