@@ -40,21 +40,31 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 _PLACE = ("conversation", "seq", "compactedMessageIds")
 """What of a message changes with its place, and not with what it says."""
 
+_SAID = ("role", "message", "agent")
+"""What of it says something."""
+
 _Rank = tuple[bool, datetime, bytes]
 
 
-def merge(collection: str, ours: Value, theirs: Value, base: CID | None = None) -> Value:
+def merge(
+    collection: str,
+    ours: Value,
+    theirs: Value,
+    base: CID | None = None,
+    *,
+    said_before: CID | None = None,
+) -> Value:
     """What both versions of a record become: the same whichever of them is `ours`.
 
     One of the two, but for messages and states of conversations, where it may have something
     of both; then it is later by its own time than either. `base` is the CID of the version
-    that both come from, where that is known.
+    that both come from, where that is known, and `said_before` what that said (see `said`).
     """
     if ours == theirs:
         return ours
     winner, other = sorted((ours, theirs), key=lambda each: _rank(collection, each), reverse=True)
     if collection == MESSAGE:
-        return _message(winner, other, base)
+        return _message(winner, other, base, said_before)
     if collection == CONVERSATION_STATE:
         return _state(winner, other)
     return winner
@@ -91,6 +101,13 @@ def later(value: Value, *others: Value) -> str:
     return after(time, time)
 
 
+def said(collection: str, value: Value | None) -> CID | None:
+    """A CID of what a message says, whatever place and marks it has; None of anything else."""
+    if collection != MESSAGE or value is None:
+        return None
+    return _cid({key: value[key] for key in _SAID if key in value})
+
+
 def settles(value: Value) -> bool:
     """Whether a message stands in the place of a tool result that never came."""
     known = formats.of(value)
@@ -121,14 +138,14 @@ def _moment(collection: str, value: Value) -> datetime:
         return _NEVER
 
 
-def _message(winner: Value, other: Value, base: CID | None) -> Value:
+def _message(winner: Value, other: Value, base: CID | None, before: CID | None) -> Value:
     """Place, status and payload are merged each by itself: the place furthest along, compacted
     if either is, and the payload of whoever rewrote it."""
     if _said(winner) == _said(other) and _place(winner) == _place(other):
         return winner
-    said = _rewriter(winner, other, base)
+    rewriter = _rewriter(winner, other, base, before)
     placed = max(winner, other, key=_place)
-    merged = {key: each for key, each in said.items() if key not in _PLACE}
+    merged = {key: each for key, each in rewriter.items() if key not in _PLACE}
     merged |= {key: placed[key] for key in _PLACE if key in placed}
     if not (is_active(winner) and is_active(other)):
         merged["status"] = COMPACTED
@@ -151,7 +168,7 @@ def _rkey(uri: str) -> str:
         return ""
 
 
-def _rewriter(winner: Value, other: Value, base: CID | None) -> Value:
+def _rewriter(winner: Value, other: Value, base: CID | None, before: CID | None) -> Value:
     """The version whose payload counts. Where nothing tells who rewrote it, it was probably not
     the one that marked the message, or gave it another place."""
     if _said(winner) == _said(other):
@@ -160,6 +177,11 @@ def _rewriter(winner: Value, other: Value, base: CID | None) -> Value:
     if settled[0] != settled[1]:
         # A result that came late never gives way to what stood in its place.
         return other if settled[0] else winner
+    for one, rewriter in ((winner, other), (other, winner)):
+        if before is not None and before == said(MESSAGE, one):
+            return rewriter
+    if before is not None:
+        return winner
     for one, rewriter in ((winner, other), (other, winner)):
         if base is not None and (base == _cid(one) or _says_still(one, other, base)):
             return rewriter
@@ -181,7 +203,7 @@ def _says_still(value: Value, other: Value, base: CID) -> bool:
 
 
 def _said(value: Value) -> tuple[Any, ...]:
-    return value["role"], value["message"], value["agent"]
+    return tuple(value[key] for key in _SAID)
 
 
 def _marks(value: Value, other: Value) -> bool:

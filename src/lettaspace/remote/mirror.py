@@ -11,6 +11,7 @@ from sqlalchemy import (
     Connection,
     and_,
     bindparam,
+    case,
     delete,
     func,
     select,
@@ -43,9 +44,17 @@ _held = schema.held.c
 _put = Statement(
     lambda: (
         insert(schema.mirror)
-        .values({c.name: bindparam(c.name) for c in schema.mirror.columns})
+        .values({name: bindparam(name) for name in ("repo", "collection", "rkey", "cid", "said")})
         .on_conflict_do_update(
-            index_elements=["repo", "collection", "rkey"], set_={"cid": bindparam("cid")}
+            index_elements=["repo", "collection", "rkey"],
+            set_={
+                "cid": bindparam("cid"),
+                "said": bindparam("said"),
+                "said_before": case(
+                    (_mirror.said.is_distinct_from(bindparam("said")), _mirror.said),
+                    else_=_mirror.said_before,
+                ),
+            },
         )
     )
 )
@@ -65,6 +74,15 @@ class Key(NamedTuple):
     rkey: str
 
 
+class There(NamedTuple):
+    """What the host has at a key. `cid` None: nothing. `said`: of a message, what it says
+    (`merging.said`)."""
+
+    key: Key
+    cid: CID | None
+    said: CID | None = None
+
+
 class Head(NamedTuple):
     """How far a replica is. `rev` None: what the host has is not known."""
 
@@ -75,12 +93,13 @@ class Head(NamedTuple):
 
 class Pending(NamedTuple):
     """A record that is here otherwise than at the host. `cid` None: not here; `there` None: not
-    there. `rev` is that of its last change here."""
+    there. `rev` is that of its last change here; `said` as in `There`, once it was looked at."""
 
     key: Key
     cid: CID | None
     there: CID | None
     rev: str
+    said: CID | None = None
 
 
 class Mirror:
@@ -128,15 +147,27 @@ class Mirror:
         for collection, rkey, cid in rows:
             yield Key(collection, rkey), CID.from_bytes(cid)
 
-    def put(self, changes: Iterable[tuple[Key, CID | None]]) -> None:
-        """Takes over what the host has now; None for what it has no more."""
+    def said(self, key: Key) -> tuple[CID | None, CID | None]:
+        """What a message says at the host, and what it said there before that."""
+        row = self.connection.execute(
+            select(_mirror.said, _mirror.said_before).where(
+                _mirror.repo == self.repo,
+                _mirror.collection == key.collection,
+                _mirror.rkey == key.rkey,
+            )
+        ).one_or_none()
+        said, before = row or (None, None)
+        return said and CID.from_bytes(said), before and CID.from_bytes(before)
+
+    def put(self, there: Iterable[There]) -> None:
+        """Takes over what the host has now."""
         present, gone = [], []
-        for (collection, rkey), cid in changes:
+        for (collection, rkey), cid, said in there:
             row = {"repo": self.repo, "collection": collection, "rkey": rkey}
             if cid is None:
                 gone.append(row)
             else:
-                present.append({**row, "cid": bytes(cid)})
+                present.append({**row, "cid": bytes(cid), "said": said and bytes(said)})
         _put.many(self.connection, present)
         _drop.many(self.connection, gone)
 

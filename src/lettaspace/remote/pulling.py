@@ -20,7 +20,7 @@ from lettaspace.atproto.keys import VerifyingKey
 from lettaspace.conversation.records import MESSAGE
 from lettaspace.errors import Damaged, HostRefused, InvalidInput
 from lettaspace.remote.hostrepo import HostRepo, RemoteOp
-from lettaspace.remote.mirror import Key, Mirror
+from lettaspace.remote.mirror import Key, Mirror, There
 from lettaspace.remote.taking import Change, Taken, Terms, take
 from lettaspace.space import schema
 from lettaspace.space.car import read_repo
@@ -296,7 +296,7 @@ class Puller:
         """The host has these no more, and its log does not say that anybody deleted them: they
         are pushed again."""
         if lost:
-            mirror.put((key, None) for key in lost)
+            mirror.put(There(key, None) for key in lost)
             mirror.forget_blobs()
             mirror.set_pushed(None)
 

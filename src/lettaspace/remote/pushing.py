@@ -15,7 +15,8 @@ from lettaspace.atproto.cid import CID
 from lettaspace.atproto.data import blob_refs
 from lettaspace.errors import Damaged, HostRefused
 from lettaspace.remote.hostrepo import HostRepo
-from lettaspace.remote.mirror import REFUSED, Mirror, Pending
+from lettaspace.remote.merging import said
+from lettaspace.remote.mirror import REFUSED, Mirror, Pending, There
 from lettaspace.remote.pulling import Keys
 from lettaspace.space import schema
 from lettaspace.space.repo import EmbeddedRepo
@@ -138,7 +139,13 @@ class Pusher:
                         items.append(_Item(gone, Delete(*each.key), 200, ()))
                     continue
                 # It may have been written again since we looked; the newest goes.
-                each = Pending(each.key, record.cid, each.there, each.rev)
+                each = Pending(
+                    each.key,
+                    record.cid,
+                    each.there,
+                    each.rev,
+                    said(each.key.collection, record.value),
+                )
                 if record.cid == each.there:
                     continue
                 kind = Create if each.there is None else Update
@@ -219,7 +226,7 @@ class Pusher:
         head = self._covered() if sent else None
         with self._repo.database.write() as connection:
             mirror = Mirror(connection, self._repo.id)
-            mirror.put((pending.key, pending.cid) for pending in sent)
+            mirror.put(There(pending.key, pending.cid, pending.said) for pending in sent)
             if head is not None:
                 mirror.set_head(head, self._state.state)
             mirror.set_pushed(rev)

@@ -19,8 +19,8 @@ from lettaspace.conversation.index import find_conversation_id
 from lettaspace.conversation.records import CONVERSATION, MESSAGE, Address, rkey_of
 from lettaspace.errors import Damaged, InvalidRecord
 from lettaspace.remote.branches import Divergence, diverge, mend
-from lettaspace.remote.merging import is_blind, is_older, merge
-from lettaspace.remote.mirror import DELETED, INVALID, NO_BLOB, Key, Mirror
+from lettaspace.remote.merging import is_blind, is_older, merge, said
+from lettaspace.remote.mirror import DELETED, INVALID, NO_BLOB, Key, Mirror, There
 from lettaspace.remote.parting import Conversation
 from lettaspace.space import schema
 from lettaspace.space.repo import Transaction
@@ -107,7 +107,10 @@ class _Taking:
         unknown = self._mirror.unknown(MESSAGE) if parting else set()
         parted = self._parted() if parting else {}
         self._tx.apply(self._writes)
-        self._mirror.put((change.key, change.cid) for change in changes)
+        self._mirror.put(
+            There(change.key, change.cid, said(change.key.collection, change.value))
+            for change in changes
+        )
         if parting:
             self._part(unknown, parted)
             self._mend(unknown)
@@ -182,8 +185,14 @@ class _Taking:
         if self._terms.own and is_older(key.collection, value, old):
             # A write of long ago that arrived late, and took the place of a newer one.
             self._mirror.set_pushed(None)
+            return
+        now, before = self._mirror.said(key)
+        same = said(key.collection, value)
+        if self._terms.own and same is not None and same == before != now:
+            # A write of somebody who had not seen what is said here.
+            self._update(key, old, merge(key.collection, old, value, said_before=before))
+            self._mirror.set_pushed(None)
         elif self._terms.own and is_blind(key.collection, value, old):
-            # A write of somebody who had not seen what the host had.
             self._update(key, old, merge(key.collection, old, value))
             self._mirror.set_pushed(None)
         else:
@@ -194,7 +203,9 @@ class _Taking:
         ours = self._value(key)
         # A conversation is written once; that of the host has been seen by others.
         stays = key.collection == CONVERSATION
-        self._update(key, ours, value if stays else merge(key.collection, ours, value, base))
+        said_before, _ = self._mirror.said(key)
+        merged = merge(key.collection, ours, value, base, said_before=said_before)
+        self._update(key, ours, value if stays else merged)
 
     def _update(self, key: Key, old: Value, new: Value) -> None:
         if cbor.encode(old) == (data := cbor.encode(new)):

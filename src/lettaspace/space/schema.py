@@ -226,6 +226,9 @@ mirror = Table(
     Column("collection", Text, primary_key=True),
     Column("rkey", Text, primary_key=True),
     Column("cid", LargeBinary, nullable=False),
+    # Of a message: a CID of what it says, wherever it stands; and of what it said before that.
+    Column("said", LargeBinary),
+    Column("said_before", LargeBinary),
     sqlite_with_rowid=False,
 )
 

@@ -31,6 +31,8 @@ def upgrade() -> None:
         Column("collection", Text, primary_key=True),
         Column("rkey", Text, primary_key=True),
         Column("cid", LargeBinary, nullable=False),
+        Column("said", LargeBinary),
+        Column("said_before", LargeBinary),
         sqlite_with_rowid=False,
     )
     op.create_table(
