@@ -124,23 +124,23 @@ def _tied_with(source: Conversation, mine: set[str], others: set[str]) -> set[st
     return {rkey for rkey in common - source.copies(common) if rkey >= min(tied)}
 
 
-def mend(tx: Transaction, address: Address, conversation: str, ours: Collection[str] = ()) -> bool:
+def mend(tx: Transaction, address: Address, conversation: str, new: Collection[str] = ()) -> bool:
     """Makes the marks and seqs of a conversation (its URI) say what its summaries say, where
     merging has left them otherwise; returns whether that took anything.
 
     What a summary lists is compacted. What none lists, though one that moved to a fork did, is
     not: the fork has a copy of it. No two messages share a seq, but where two branches that are
-    not parted yet do. `ours`, messages that nobody else knows, stand where they stood: behind
-    what others have given new seqs.
+    not parted yet do. `new` messages, written by who did not know that others have put the
+    common ones behind them, stand where they stood.
     """
     number = find_conversation_id(tx.connection, conversation)
-    if not ours and all(
+    if not new and all(
         each.one(tx.connection, id=number) is None for each in (_unmarked, _loose, _tied)
     ):
         return False
     source = Conversation(tx.view, address, conversation)
     layout = source.layout
-    own, _ = source.sides(ours, ())
+    own, _ = source.sides(new, ())
     ties = layout.ties()
     first = {item.rkey for tie in ties for item in tie if not item.touched} - own
     if first - source.copies(first):

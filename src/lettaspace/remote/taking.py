@@ -255,9 +255,26 @@ class _Taking:
     def _mend(self, unknown: set[str]) -> None:
         """Puts in order what merging has left otherwise."""
         for conversation in sorted(self._touched):
-            alone = not self._arrived[conversation]
-            ours = self._messages(conversation) & unknown if alone else set()
-            mend(self._tx, self._terms.address, conversation, ours)
+            new = self._arrived[conversation]
+            if not new:
+                new = self._messages(conversation) & unknown
+            elif not self._put_behind(conversation, min(self._seqs[rkey] for rkey in new)):
+                new = set()
+            mend(self._tx, self._terms.address, conversation, new)
+
+    def _put_behind(self, conversation: str, seq: int) -> bool:
+        """Whether we have given messages seqs above this one that the host does not know."""
+        number = find_conversation_id(self._tx.connection, conversation)
+        index = schema.message_index.c
+        rows = self._tx.connection.execute(
+            select(index.rkey).where(
+                index.conversation == number, index.seq >= seq, index.updated_at.is_not(None)
+            )
+        )
+        rkeys = [rkey for rkey in rows.scalars() if rkey not in self._arrived[conversation]]
+        here = self._tx.view.cids(MESSAGE, rkeys)
+        there = self._mirror.cids(Key(MESSAGE, rkey) for rkey in rkeys)
+        return any(there.get(Key(MESSAGE, rkey)) != cid for rkey, cid in here.items())
 
     def _diverge(
         self,
