@@ -20,7 +20,7 @@ from lettaspace.conversation.origins import copied
 from lettaspace.conversation.records import CONVERSATION, MESSAGE, rkey_of
 from lettaspace.conversation.space import Space
 from lettaspace.remote.branches import Divergence, diverge, mend
-from lettaspace.remote.merging import merge
+from lettaspace.remote.merging import merge, said
 from lettaspace.space import schema
 from lettaspace.space.repo import Transaction
 from lettaspace.space.writes import Create, Update, Value, Write
@@ -125,8 +125,7 @@ class Machine:
             return new if base == old else old
         if key[0] == CONVERSATION:
             return new
-        cid = None if base is None else CID.for_cbor(cbor.encode(base))
-        return merge(key[0], old, new, cid)
+        return merge(key[0], old, new, said_before=said(key[0], base))
 
 
 def agree(host: Host, *machines: Machine) -> list[Divergence]:

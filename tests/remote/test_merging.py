@@ -20,7 +20,7 @@ from lettaspace.conversation.records import (
     new_message,
 )
 from lettaspace.conversation.space import Space as Space  # the formats it knows
-from lettaspace.remote.merging import divergence, is_blind, is_older, merge
+from lettaspace.remote.merging import divergence, is_blind, is_older, merge, said
 
 HERE = "at://did:web:mira.example/space/xyz.quasigod.lab.letta.space/self/did:web:mira.example"
 TALK = f"{HERE}/xyz.quasigod.lab.letta.conversation/3menokz37mit4"
@@ -48,9 +48,9 @@ def answered(**fields: Any) -> dict[str, Any]:
 
 
 def both_ways(collection: str, one: Any, other: Any, base: Any = None) -> Any:
-    cid = None if base is None else CID.for_cbor(cbor.encode(base))
-    merged = merge(collection, one, other, cid)
-    assert merge(collection, other, one, cid) == merged
+    before = said(collection, base)
+    merged = merge(collection, one, other, said_before=before)
+    assert merge(collection, other, one, said_before=before) == merged
     return merged
 
 

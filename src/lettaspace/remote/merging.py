@@ -32,9 +32,6 @@ _PARTED = "two machines went on with it: see also "
 MAX_DAMAGE = 100
 """The most entries of damage that a conversationState may have."""
 
-_GUESSES = 500
-"""Seqs that are tried to find out what a message was before it got a higher one."""
-
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 _PLACE = ("conversation", "seq", "compactedMessageIds")
@@ -50,21 +47,20 @@ def merge(
     collection: str,
     ours: Value,
     theirs: Value,
-    base: CID | None = None,
     *,
     said_before: CID | None = None,
 ) -> Value:
     """What both versions of a record become: the same whichever of them is `ours`.
 
     One of the two, but for messages and states of conversations, where it may have something
-    of both; then it is later by its own time than either. `base` is the CID of the version
-    that both come from, where that is known, and `said_before` what that said (see `said`).
+    of both; then it is later by its own time than either. `said_before` is what the version
+    said that both come from (see `said`), where that is known.
     """
     if ours == theirs:
         return ours
     winner, other = sorted((ours, theirs), key=lambda each: _rank(collection, each), reverse=True)
     if collection == MESSAGE:
-        return _message(winner, other, base, said_before)
+        return _message(winner, other, said_before)
     if collection == CONVERSATION_STATE:
         return _state(winner, other)
     return winner
@@ -138,12 +134,12 @@ def _moment(collection: str, value: Value) -> datetime:
         return _NEVER
 
 
-def _message(winner: Value, other: Value, base: CID | None, before: CID | None) -> Value:
+def _message(winner: Value, other: Value, before: CID | None) -> Value:
     """Place, status and payload are merged each by itself: the place furthest along, compacted
     if either is, and the payload of whoever rewrote it."""
     if _said(winner) == _said(other) and _place(winner) == _place(other):
         return winner
-    rewriter = _rewriter(winner, other, base, before)
+    rewriter = _rewriter(winner, other, before)
     placed = max(winner, other, key=_place)
     merged = {key: each for key, each in rewriter.items() if key not in _PLACE}
     merged |= {key: placed[key] for key in _PLACE if key in placed}
@@ -168,7 +164,7 @@ def _rkey(uri: str) -> str:
         return ""
 
 
-def _rewriter(winner: Value, other: Value, base: CID | None, before: CID | None) -> Value:
+def _rewriter(winner: Value, other: Value, before: CID | None) -> Value:
     """The version whose payload counts. Where nothing tells who rewrote it, it was probably not
     the one that marked the message, or gave it another place."""
     if _said(winner) == _said(other):
@@ -177,29 +173,9 @@ def _rewriter(winner: Value, other: Value, base: CID | None, before: CID | None)
     if settled[0] != settled[1]:
         # A result that came late never gives way to what stood in its place.
         return other if settled[0] else winner
-    for one, rewriter in ((winner, other), (other, winner)):
-        if before is not None and before == said(MESSAGE, one):
-            return rewriter
     if before is not None:
-        return winner
-    for one, rewriter in ((winner, other), (other, winner)):
-        if base is not None and (base == _cid(one) or _says_still(one, other, base)):
-            return rewriter
+        return other if said(MESSAGE, winner) == before else winner
     return other if _marks(winner, other) and not _marks(other, winner) else winner
-
-
-def _says_still(value: Value, other: Value, base: CID) -> bool:
-    """Whether a version says what the message said when it was first written, if `base` is
-    that: then only its place, which cannot be told any more, was another."""
-    first = {key: each for key, each in value.items() if key not in ("status", "updatedAt")}
-    below = range(min(value["seq"], other["seq"]), 0, -1)
-    seqs = dict.fromkeys((value["seq"], other["seq"], *below[:_GUESSES]))
-    places = [
-        {"conversation": uri, "seq": seq}
-        for uri in dict.fromkeys((value["conversation"], other["conversation"]))
-        for seq in seqs
-    ]
-    return any(_cid({**first, **place}) == base for place in places)
 
 
 def _said(value: Value) -> tuple[Any, ...]:

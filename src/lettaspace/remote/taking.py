@@ -141,7 +141,7 @@ class _Taking:
         elif ours == base or not self._terms.own:
             self._replace(change.key, change.value)
         else:
-            self._merge(change.key, change.value, base)
+            self._merge(change.key, change.value)
 
     def _keep(self, key: Key, value: Value | None) -> None:
         if key.collection == MESSAGE and value is not None:
@@ -198,13 +198,13 @@ class _Taking:
         else:
             self._update(key, old, value)
 
-    def _merge(self, key: Key, value: Value, base: CID | None) -> None:
+    def _merge(self, key: Key, value: Value) -> None:
         """What both changed."""
         ours = self._value(key)
         # A conversation is written once; that of the host has been seen by others.
         stays = key.collection == CONVERSATION
         said_before, _ = self._mirror.said(key)
-        merged = merge(key.collection, ours, value, base, said_before=said_before)
+        merged = merge(key.collection, ours, value, said_before=said_before)
         self._update(key, ours, value if stays else merged)
 
     def _update(self, key: Key, old: Value, new: Value) -> None:
