@@ -144,7 +144,7 @@ def agree(host: Host, *machines: Machine) -> list[Divergence]:
 def check_all(machine: Machine) -> None:
     """Every conversation is as the contract has it, and marks and seqs alone give its window."""
     problems = [str(problem) for problem in machine.space.verify()]
-    assert problems == []
+    assert problems == [], problems
     before = machine.space.repo.rev()
     for info in machine.space.conversations():
         talk = machine.talk(info.uri)

@@ -94,7 +94,7 @@ def diverge(
     rkey = fork_tid(source.rkey, min(loser))
     if rkey is None:
         return None
-    fork = Conversation(tx.view, address, address.conversation(rkey))
+    fork = source.at(address.conversation(rkey))
     if fork.record is not None and fork.parent not in (source.uri, None):
         return None  # another conversation, which has this key by chance
     tx.apply(Parting(source, fork, loser, winner).writes())
@@ -172,13 +172,27 @@ def _follow(
     stayed = source.layout.items.keys() - mine - others
     if not gone or max(gone) < max(stayed, default=""):
         return None
-    fork = Conversation(tx.view, source.address, gone[max(gone)])
-    if not fork.left(source):
+    path = _path(source, gone[max(gone)])
+    if not path:
         return None
-    parting = Parting(source, fork, mine, others)
-    tx.apply(parting.writes())
+    left, staying = source, others
+    for uri in path:
+        fork = source.at(uri)
+        parting = Parting(left, fork, mine, staying)
+        tx.apply(parting.writes())
+        left, staying = source.at(uri), set()
     # There, others may have gone on as well.
     known = {*parting.copies.values(), *gone, *mine}
-    theirs = fork.layout.items.keys() - known
-    again = diverge(tx, source.address, fork.uri, mine, theirs)
+    again = diverge(tx, source.address, fork.uri, mine, fork.layout.items.keys() - known)
     return again or Divergence(source.uri, fork.uri, "ours")
+
+
+def _path(source: Conversation, uri: str) -> list[str]:
+    """The forks from the one that left the source to this conversation; none, if it does not
+    come from there."""
+    path = [uri]
+    while not (fork := source.at(path[0])).left(source):
+        if fork.parent is None or fork.parent in path:
+            return []
+        path.insert(0, fork.parent)
+    return path

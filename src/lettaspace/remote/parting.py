@@ -46,6 +46,9 @@ class Conversation:
         self.rkey = uri.removeprefix(address.conversation(""))
         self.record = view.get(CONVERSATION, self.rkey) if is_tid(self.rkey) else None
 
+    def at(self, uri: str) -> "Conversation":
+        return Conversation(self.view, self.address, uri)
+
     @cached_property
     def layout(self) -> Layout:
         return Layout(self.view, self.uri)
