@@ -112,7 +112,7 @@ class Machine:
                 ours = unknown - arrived[uri]
                 done.append(diverge(tx, address, uri, ours, arrived[uri], moved=moved[uri]))
             for uri in sorted(touched):
-                mend(tx, address, uri)
+                mend(tx, address, uri, () if arrived[uri] else unknown)
             return [each for each in done if each is not None]
 
         done = self.space.repo.run(work)

@@ -229,6 +229,34 @@ def test_a_placeholder_stands_behind_a_result_that_was_appended(machines, host, 
     assert ends(first, talk) == [["a", "p"], ["a", "r1", "!k2"]]
 
 
+def test_new_messages_stay_behind_what_others_put_in_order(machines, host, first, talk):
+    talk.users("abc")
+    (second,) = machines(host, first)
+    of(first, talk).users("p")
+    first.sync(host)
+    of(second, talk).compact(2, "T")
+    of(second, talk).users("x")
+    of(first, talk).users("q")
+    second.sync(host)
+    agree(host, first, second)
+    assert ends(first, talk) == [list("abcpq"), ["T", "c", "x"]]
+
+
+def test_a_summary_of_what_the_other_side_wrote_has_seen_it(machines, host, first, talk):
+    talk.users("a")
+    (second,) = machines(host, first)
+    of(first, talk).users("x")
+    first.push(host)
+    second.sync(host)
+    of(second, talk).compact(2, "S")
+    second.sync(host)
+    of(first, talk).users("y")
+    agree(host, first, second)
+    check_all(first)
+    windows = ends(first, talk)
+    assert sorted(windows) == [["S"], ["a", "x", "y"]]
+
+
 def test_a_conversation_that_had_no_messages(machines, host, first, talk):
     (second,) = machines(host, first)
     of(second, talk).users("pq")
@@ -364,6 +392,30 @@ def test_a_summary_follows_as_well(machines, host, first, talk):
     agree(host, first, second)
     assert ends(second, talk) == [list("abcp"), ["T", "c", "x", "y"]]
     assert forks(second, talk)[0].transcript == ["a", "b", "T", "c", "x", "y"]
+
+
+def test_what_came_after_a_message_that_moved_twice(machines, host, first, talk):
+    talk.users("ab")
+    (second,) = machines(host, first)
+    of(second, talk).users("p")
+    of(first, talk).users("x")
+    first.sync(host)
+    of(first, talk).users("y")
+    second.sync(host)
+    (fork,) = forks(second, talk)
+    third = second.twin(second.space.home.with_name("third"))
+    fork.users("u")
+    of(third, fork).users("v")
+    try:
+        agree(host, second, third)
+        agree(host, first, second, third)
+    finally:
+        third.space.close()
+    windows = [
+        Talk(first.space.conversation(info.uri)).window for info in first.space.conversations()
+    ]
+    assert sorted(windows) == sorted([list("abp"), list("abxy"), list("abxu"), list("abxv")])
+    check_all(first)
 
 
 def test_in_the_fork_others_may_have_gone_on_too(machines, host, first, talk):
