@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from tests.remote.faults import PASS, Call, Fault, Schedule, by_number, calm
 
 _READ = 1 << 16
-_TIMEOUT = 60
+TIMEOUT = 600
 """Seconds after which an answer that does not come is a failed test."""
 
 _REASONS = {
@@ -108,7 +108,7 @@ class FaultProxy:
             work.add_done_callback(self._wake)
         with self._changed:
             done = self._changed.wait_for(
-                lambda: self._holds or (work is not None and work.done()), _TIMEOUT
+                lambda: self._holds or (work is not None and work.done()), TIMEOUT
             )
             assert done, "nothing was held"
             return bool(self._holds)
@@ -134,7 +134,7 @@ class FaultProxy:
                 _shut(each)
         _shut(self._listening)
         for thread in self._threads:
-            thread.join(_TIMEOUT)
+            thread.join(TIMEOUT)
         self._listening.close()
 
     def __enter__(self) -> FaultProxy:
@@ -226,7 +226,7 @@ class FaultProxy:
         with self._changed:
             self._holds.append(hold)
             self._changed.notify_all()
-            assert self._changed.wait_for(lambda: hold.ends or self._closed, _TIMEOUT)
+            assert self._changed.wait_for(lambda: hold.ends or self._closed, TIMEOUT)
         return hold.delivers
 
     def _whole(self, raw: bytes) -> bytes:
@@ -235,7 +235,7 @@ class FaultProxy:
     def _ask(self, raw: bytes) -> Iterator[bytes]:
         """The host's answer, piece by piece. Each request has a connection of its own: one
         that the host has just ended would be a fault that nobody asked for."""
-        with socket.create_connection(self._target, _TIMEOUT) as host:
+        with socket.create_connection(self._target, TIMEOUT) as host:
             host.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             host.sendall(raw)
             yield from _Reader(host).answer()

@@ -11,7 +11,7 @@ import itertools
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from lettaspace.space import schema
 from lettaspace.space.database import Database
 from tests.remote.faults import Fault, Schedule, calm
 from tests.remote.ledger import Ledger, Shown, check_all_is_there
-from tests.remote.proxy import FaultProxy
+from tests.remote.proxy import TIMEOUT, FaultProxy
 from tests.server.hosts import NOW, PASSWORD, Clock, Server, serving
 
 MIRA = "did:plc:mira2222222222222222zzzz"
@@ -151,7 +151,7 @@ class Machine:
         self.proxy.forget()
         shutil.copytree(world.setup.template, self.home)
         with Database.open(self.home / STORE_FILE, create=False) as database:
-            attach(database, world.did, self.proxy.origin, signing_key=self.key.did)
+            attach(database, MIRA, self.proxy.origin, signing_key=self.key.did)
         self.space = self._open()
 
     @property
@@ -199,8 +199,7 @@ class Machine:
             yield
         finally:
             self.proxy.release()
-            with suppress(Unreachable, HostRefused):
-                work.result(60)
+            work.result(TIMEOUT)
             self.log = self.proxy.log
             self.proxy.schedule(calm)
 
@@ -216,25 +215,19 @@ class Machine:
 
 
 class World:
-    """A space of its own on the host, and machines with a replica of it. `batch`: writes that
-    are sent at once, at most."""
+    """A host on which the space has nothing yet, and machines with a replica of it. `batch`:
+    writes that are sent at once, at most."""
 
     def __init__(self, setup: Setup, skews: Sequence[float], *, batch: int = 200) -> None:
         self.setup = setup
         self.batch = batch
         self.clock = setup.server.clock
-        self.did, self.space = MIRA, SPACE
         setup.begin()
         self.home = setup.home / "world"
+        shutil.rmtree(self.home, ignore_errors=True)  # of one that failed
         self.clock_ids = itertools.count(1)
         self.ledger = Ledger()
-        with ExitStack() as undo:
-            undo.callback(shutil.rmtree, self.home, ignore_errors=True)
-            self.machines: list[Machine] = []
-            for at, skew in enumerate(skews):
-                self.machines.append(Machine(self, at, skew))
-                undo.callback(self.machines[-1].space.close)
-            self._undo = undo.pop_all()
+        self.machines = [Machine(self, number, skew) for number, skew in enumerate(skews)]
 
     def close(self) -> None:
         for machine in self.machines:
@@ -248,10 +241,9 @@ class World:
 
     def commit(self) -> Commit:
         """The host's own, verified."""
-        host = HostRepo(self.setup.clients[0], self.space, self.did)
-        commit = host.latest_commit()
+        commit = HostRepo(self.setup.clients[0], SPACE, MIRA).latest_commit()
         assert commit is not None
-        assert commit.is_valid(self.space, self.did, self.setup.key)
+        assert commit.is_valid(SPACE, MIRA, self.setup.key)
         return commit
 
     def settle(self) -> None:
