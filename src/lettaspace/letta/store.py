@@ -41,6 +41,7 @@ from lettaspace.letta.located import Located, locate
 from lettaspace.letta.plan import Plan
 from lettaspace.letta.report import CHANGED, NEW, PARTED, UNCHANGED, ConversationReport
 from lettaspace.letta.report import DIVERGED as DIVERGED_OUTCOME
+from lettaspace.letta.scan import Changed
 from lettaspace.letta.source import Source
 from lettaspace.letta.synced import Base
 from lettaspace.letta.tracking import Stored, stored_messages
@@ -270,7 +271,9 @@ class _Conversation:
     def avoid_others(self, unknown: NDArray[np.intp], stored: Stored) -> bool:
         """Gives another TID to the message whose derived one a message of another
         conversation has already: about one in a million of those made in the same
-        millisecond, as a fork's messages and their originals are. Says whether there was one."""
+        millisecond, as a fork's messages and their originals are. Says whether there was one.
+
+        Raises scan.Changed if another import is just writing this conversation."""
         scan, found = self.scan, False
         tids = scan.tid_array()
         for start in range(0, len(unknown), _CHUNK):
@@ -278,6 +281,10 @@ class _Conversation:
                 scan.tid(entry): entry for entry in unknown[start : start + _CHUNK].tolist()
             }
             for taken in self.space.repo.cids(MESSAGE, list(some)):
+                record = self.space.repo.get(MESSAGE, taken)
+                if record is not None and record.value["conversation"] == self.uri:
+                    # Another import has written it since we looked: the same message.
+                    raise Changed
                 self.probe(some[taken], tids, stored)
                 found = True
         return found
