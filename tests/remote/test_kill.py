@@ -33,7 +33,7 @@ from tests.remote import kill_child
 from tests.remote.faults import HELD_ANSWER, HELD_REQUEST, Fault
 from tests.remote.world import Machine, Setup, World, held, setup
 
-KILLS = int(os.environ.get("LETTASPACE_KILLS", "9"))
+KILLS = int(os.environ.get("LETTASPACE_KILLS", "5"))
 ROOT = Path(__file__).parents[2]
 
 Job = dict[str, Any]
