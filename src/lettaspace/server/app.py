@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -21,6 +22,7 @@ from lettaspace.server import (
     vault,
 )
 from lettaspace.server.config import Config
+from lettaspace.server.connections import ENDING
 from lettaspace.server.host import Host
 from lettaspace.server.limits import AddressLimits
 from lettaspace.server.traffic import Observer, Traffic
@@ -53,14 +55,14 @@ def application(host: Host, *, close: bool = False) -> ASGIApp:
         module.register(host)
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
         async with AsyncExitStack() as stack:
             if close:
                 stack.push_async_callback(run_in_threadpool, host.close)
             for worker in host.workers:
                 worker.start()
                 stack.push_async_callback(run_in_threadpool, worker.stop)
-            yield
+            yield {ENDING: host.waiting.end}
 
     elsewhere = Starlette(routes=routes(host), lifespan=lifespan)
     paths = frozenset(route.path for route in routes(host))

@@ -5,7 +5,7 @@ takes, before an application hears of it. `uvicorn.Config(app, http=Connection)`
 """
 
 import asyncio
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -14,6 +14,10 @@ MAX_HEAD = 64 * 1024
 
 HEAD_SECONDS = 20.0
 """How long a head may take, from the connection or from its first byte."""
+
+
+ENDING: Final = "lettaspace.ending"
+"""Where the state of an application has what is to be called when the server begins to end."""
 
 
 class Connection(HttpToolsProtocol):
@@ -31,6 +35,12 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         Connection.open += 1
         self._wait()
+
+    def shutdown(self) -> None:
+        # The application's own end comes after that of all requests, held ones among them.
+        if (ending := self.app_state.get(ENDING)) is not None:
+            ending()
+        super().shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()

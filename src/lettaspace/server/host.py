@@ -25,12 +25,14 @@ from lettaspace.server.replay import Revocations, UsedTokens
 from lettaspace.server.repos import Repos
 from lettaspace.server.sessions import Sessions
 from lettaspace.server.spaces import Spaces
+from lettaspace.server.waiting import Wait, Waiting
 from lettaspace.server.writers import Writers
 from lettaspace.server.xrpc import Xrpc
 from lettaspace.space.database import Database
 
 Handler = Callable[["Host", Call], Answer] | Callable[["Host", Call], Coroutine[Any, Any, Answer]]
 Gate = Callable[["Host", Call], Any]
+Hold = Callable[["Host", Call], Wait | None]
 
 WriteHook: TypeAlias = Callable[[Connection, str, str, str, bytes], Callable[[], None] | None]
 """Is told of each write to a repo, in the write's own transaction: the space, the account's DID,
@@ -84,6 +86,7 @@ class Host:
         self.written: WriteHook = _nobody
         self.workers: list[Worker] = []
         self.xrpc = Xrpc(checking=checking)
+        self.waiting = Waiting(database, self.xrpc.threads)
 
     @classmethod
     def open(
@@ -106,10 +109,17 @@ class Host:
         gate: Gate | None = None,
         limit: int | None = None,
         slow: bool = False,
+        hold: Hold | None = None,
     ) -> None:
         """Serves a method with functions that take the host and the call; see `Xrpc.add`."""
-        bound = None if gate is None else partial(gate, self)
-        self.xrpc.add(nsid, partial(handler, self), gate=bound, limit=limit, slow=slow)
+        self.xrpc.add(
+            nsid,
+            partial(handler, self),
+            gate=None if gate is None else partial(gate, self),
+            limit=limit,
+            slow=slow,
+            hold=None if hold is None else partial(hold, self),
+        )
 
     def document(self, account: Account) -> dict[str, Any]:
         """What this host says of an account: its DID document, as JSON."""

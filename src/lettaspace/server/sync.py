@@ -21,6 +21,8 @@ from lettaspace.server.errors import XrpcError
 from lettaspace.server.host import Host
 from lettaspace.server.pages import MAX_VALUES
 from lettaspace.server.repos import Head
+from lettaspace.server.sessions import Session
+from lettaspace.server.waiting import Subject, Wait
 from lettaspace.space import schema
 from lettaspace.space.car import repo_car
 from lettaspace.space.database import Database
@@ -49,7 +51,7 @@ def register(host: Host) -> None:
     downloads = threading.BoundedSemaphore(DOWNLOADS)
     space = "com.atproto.space."
     host.add(space + "getLatestCommit", get_latest_commit, gate=callers.reader)
-    host.add(space + "listRepoOps", list_repo_ops, gate=callers.reader)
+    host.add(space + "listRepoOps", list_repo_ops, gate=callers.reader, hold=wait_for_ops)
     host.add(
         space + "getRepo",
         lambda host, call: get_repo(host, call, downloads),
@@ -104,6 +106,15 @@ def list_repo_ops(host: Host, call: Call) -> Answer:
     else:
         answer["commit"] = _commit(host, space, did, head)
     return Answer(answer)
+
+
+def wait_for_ops(host: Host, call: Call) -> Wait | None:
+    """Waits for more of the log than an account's own client knows. Whoever comes with a
+    credential is told of writes in other ways."""
+    if not isinstance(call.caller, Session) or "cursor" in call.params:
+        return None
+    subject = Subject(*_readable(host, call), call.params.get("since"))
+    return partial(host.waiting.until_news, subject)
 
 
 def compact_ops(database: Database, repo: int, keep: int = OPS_KEPT) -> int:

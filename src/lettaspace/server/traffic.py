@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lettaspace.atproto import methods
 from lettaspace.server.calls import Call
 from lettaspace.server.errors import GENERAL
-from lettaspace.server.xrpc import CALL, PREFIX
+from lettaspace.server.xrpc import CALL, HELD, PREFIX
 
 OTHER = "other"
 """Stands for every path, and every name of an error, that the host does not know: what is
@@ -28,6 +28,7 @@ class Exchange(NamedTuple):
     """None where no answer began, since the client was gone."""
     error: str | None
     seconds: float
+    """Without those for which the answer was held on request."""
     received: int
     """Bytes of the body that were read."""
     sent: int
@@ -74,9 +75,8 @@ class Traffic:
         try:
             await self._app(scope, watch.receive, watch.send)
         finally:
-            exchange = watch.exchange(
-                self._method(scope["path"]), time.perf_counter() - begin, scope.get(CALL)
-            )
+            seconds = time.perf_counter() - begin - scope.get(HELD, 0.0)
+            exchange = watch.exchange(self._method(scope["path"]), seconds, scope.get(CALL))
             for observer in self._observers:
                 observer.ended(exchange)
 

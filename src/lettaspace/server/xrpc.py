@@ -10,7 +10,8 @@
 A plain function runs in a worker thread and may wait for the database; an `async` one runs on
 the event loop and may wait for the network. Either gets a `Call` that fits the method's lexicon
 and returns an `Answer` or raises. A method's `gate` runs before the body is parsed, so that
-whoever has no business here costs little. Source: XRPC spec; protocol, sections 6, 10 and 11.
+whoever has no business here costs little. A query's answer may be held until there is news, for
+whoever prefers to wait. Source: XRPC spec; protocol, sections 6, 10 and 11; RFC 7240.
 """
 
 import asyncio
@@ -31,11 +32,15 @@ from lettaspace.server.incoming import CLOSE, Gone, disconnected, read_body, rea
 from lettaspace.server.replies import Reply, pack, preflight, refuse, send_reply
 from lettaspace.server.streams import Source
 from lettaspace.server.threads import Threads
+from lettaspace.server.waiting import Wait, wanted
 
 PREFIX = "/xrpc/"
 
 CALL = "lettaspace.call"
 """Where the scope has the `Call`, for whoever observes requests."""
+
+HELD = "lettaspace.held"
+"""Where the scope has the seconds for which an answer was held, because that was asked for."""
 
 MAX_JSON = 150 * 1024
 MAX_WRITES = 1_000_000
@@ -51,6 +56,9 @@ LIMITS = {
 
 Handler = Callable[[Call], Answer] | Callable[[Call], Coroutine[Any, Any, Answer]]
 Gate = Callable[[Call], Any]
+Hold = Callable[[Call], Wait | None]
+"""How to wait for news of what a call asks for; None where its answer is not held. Raises as the
+handler does."""
 
 H = TypeVar("H", bound=Callable[[Call], Any])
 
@@ -66,6 +74,7 @@ class _Endpoint:
     waits: bool
     """Whether the handler is a coroutine function."""
     slow: bool
+    hold: Hold | None
 
 
 class Xrpc:
@@ -88,7 +97,7 @@ class Xrpc:
     ) -> None:
         self._endpoints: dict[str, _Endpoint] = {}
         self._elsewhere = elsewhere
-        self._threads = Threads(threads, "xrpc")
+        self.threads = Threads(threads, "xrpc")
         self._slow_threads = Threads(2 * threads, "xrpc-slow")
         self._patience = patience
         self._stall = stall
@@ -102,6 +111,7 @@ class Xrpc:
         gate: Gate | None = None,
         limit: int | None = None,
         slow: bool = False,
+        hold: Hold | None = None,
     ) -> None:
         """Serves a method. Raises InvalidInput for one without a lexicon.
 
@@ -109,7 +119,8 @@ class Xrpc:
         it returns is the call's `caller`. It may be a coroutine function if the handler is one.
         `limit` is the largest body in bytes where it is not the usual one. `slow` is for plain
         functions that may wait for the network: they run in threads of their own, so that slow
-        hosts elsewhere keep nobody from the methods that only need the database.
+        hosts elsewhere keep nobody from the methods that only need the database. `hold` is for
+        plain functions too: it is asked after the gate, and all is checked again after waiting.
         """
         self._endpoints[nsid] = _Endpoint(
             methods.method(nsid),
@@ -118,6 +129,7 @@ class Xrpc:
             LIMITS.get(nsid, MAX_JSON) if limit is None else limit,
             inspect.iscoroutinefunction(handler),
             slow,
+            hold,
         )
 
     def method(
@@ -142,7 +154,7 @@ class Xrpc:
         return frozenset(PREFIX + nsid for nsid, one in self._endpoints.items() if one.gate)
 
     def close(self) -> None:
-        self._threads.close()
+        self.threads.close()
         self._slow_threads.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -178,6 +190,8 @@ class Xrpc:
                 status=405,
                 headers=[("allow", ", ".join(allowed))],
             )
+        seconds = wanted(scope["headers"]) if endpoint.hold is not None and verb == "GET" else 0
+        held = bool(seconds) and await self._hold(endpoint, scope, receive, seconds)
         deadline = time.monotonic() + self._patience
         body = b""
         if verb == "POST":
@@ -188,8 +202,25 @@ class Xrpc:
                 raise XrpcError("RequestTimeout", "the body took too long", headers=CLOSE) from None
         if endpoint.waits:
             return await self._wait(endpoint, scope, body, deadline)
-        threads = self._slow_threads if endpoint.slow else self._threads
-        return await threads.run(lambda: self._work(endpoint, scope, body, deadline))
+        threads = self._slow_threads if endpoint.slow else self.threads
+        reply = await threads.run(lambda: self._work(endpoint, scope, body, deadline))
+        if held:
+            applied = (b"preference-applied", b"wait=%d" % seconds)
+            reply = reply._replace(headers=[*reply.headers, applied])
+        return reply
+
+    async def _hold(
+        self, endpoint: _Endpoint, scope: Scope, receive: Receive, seconds: int
+    ) -> bool:
+        """Waits for news. Whatever is wrong with the request, its answer will say."""
+        begin = time.monotonic()
+        wait = await self.threads.run(lambda: _wait_for(endpoint, scope, begin + self._patience))
+        if wait is None:
+            return False
+        try:
+            return await wait(seconds, receive)
+        finally:
+            scope[HELD] = time.monotonic() - begin
 
     def _work(self, endpoint: _Endpoint, scope: Scope, body: bytes, deadline: float) -> Reply:
         """Everything that a plain handler's request takes, in a worker thread."""
@@ -214,7 +245,7 @@ class Xrpc:
                     caller = endpoint.gate(call)
                     call.caller = await caller if inspect.isawaitable(caller) else caller
                 if len(body) > MAX_JSON:
-                    await self._threads.run(lambda: _fill(call, body))
+                    await self.threads.run(lambda: _fill(call, body))
                 else:
                     _fill(call, body)
                 answer = await endpoint.handler(call)
@@ -246,7 +277,7 @@ class Xrpc:
         gone = asyncio.ensure_future(disconnected(receive))
         begun = False
         try:
-            block = await self._threads.run(source.pull)
+            block = await self.threads.run(source.pull)
             begun = True
             await send({"type": "http.response.start", "status": 200, "headers": reply.headers})
             if scope["method"] == "HEAD":
@@ -255,7 +286,7 @@ class Xrpc:
                 # Whoever takes no bytes must not hold on to what the source does.
                 async with asyncio.timeout(self._stall):
                     await send({"type": "http.response.body", "body": block, "more_body": True})
-                block = await self._threads.run(source.pull)
+                block = await self.threads.run(source.pull)
             if not gone.done():
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         except TimeoutError:
@@ -267,7 +298,17 @@ class Xrpc:
         finally:
             gone.cancel()
             # Not waited for: this may itself be ending because the server is.
-            self._threads.run(source.close).add_done_callback(lambda closed: closed.exception())
+            self.threads.run(source.close).add_done_callback(lambda closed: closed.exception())
+
+
+def _wait_for(endpoint: _Endpoint, scope: Scope, deadline: float) -> Wait | None:
+    try:
+        call = _call(endpoint, scope, deadline)
+        if endpoint.gate is not None:
+            call.caller = endpoint.gate(call)
+        return None if endpoint.hold is None else endpoint.hold(call)
+    except Exception:
+        return None
 
 
 def _call(endpoint: _Endpoint, scope: Scope, deadline: float) -> Call:
