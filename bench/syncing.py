@@ -19,8 +19,10 @@ from lettaspace.atproto import data
 from lettaspace.conversation.records import default_space
 from lettaspace.conversation.space import STORE_FILE, Space
 from lettaspace.letta.importer import import_directory
-from lettaspace.remote.following import SELDOM
+from lettaspace.remote.following import RARELY
 from lettaspace.remote.hostrepo import HostRepo
+from lettaspace.remote.listening import LONGEST
+from lettaspace.remote.mirror import Mirror
 from lettaspace.remote.replicas import attach
 from lettaspace.remote.syncing import Syncer
 from lettaspace.remote.xrpc import Client
@@ -85,15 +87,23 @@ class Machine:
             attach(database, DID, host.origin, signing_key=host.key.did)
         self.space = Space.open(home)
         self._client = Client(host.origin, auth=_Session(host), transport=self.wire)
-        self.syncer = Syncer(
-            self.space, HostRepo(self._client, SPACE, DID), lambda _again, key=host.key: key
-        )
+        self._host = HostRepo(self._client, SPACE, DID)
+        self.syncer = Syncer(self.space, self._host, lambda _again, key=host.key: key)
 
     def sync(self) -> tuple[Cost, int, int]:
         """What it costs, in requests, and in bytes."""
         requests, size = self.wire.requests, self.wire.bytes
         cost = timed(self.syncer.sync)
         return cost, self.wire.requests - requests, self.wire.bytes - size
+
+    def wait(self) -> int:
+        """The bytes of a question whose answer is held, whatever the time: that nothing is new."""
+        size = self.wire.bytes
+        with self.space.database.read() as connection:
+            known = Mirror(connection, self.space.repo.id).head().rev
+        if known is None or self._host.wait(known, 1) != (False, True):
+            raise RuntimeError("the host does not wait")
+        return self.wire.bytes - size
 
     def close(self) -> None:
         self._client.close()
@@ -133,7 +143,7 @@ def sync(context: Context) -> list[Figure]:
                 cost, trips, ten_bytes = one.sync()
                 two.sync()
                 _, _, idle = two.sync()
-        hour = round(3600 / SELDOM) * idle
+                hour = round(3600 / LONGEST) * two.wait() + round(3600 / RARELY) * idle
         facts = {"records": records, "bytes": size}
         return [
             ratio(

@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any
 
 import pytest
 import trustme
@@ -21,6 +24,7 @@ from lettaspace.remote.transport import Checked
 from lettaspace.remote.xrpc import Client
 from tests.remote.auths import Bearer
 from tests.server.peers import Peer, peer, reply
+from tests.waiting import SECONDS
 
 PUBLIC = "93.184.215.14"
 OTHER = "93.184.215.15"
@@ -80,10 +84,10 @@ class Net:
         return [ip_address(text) for text in found]
 
     @contextmanager
-    def client(self, origin: str, *, development: bool = False) -> Iterator[Client]:
+    def client(self, origin: str, *, development: bool = False, **options: Any) -> Iterator[Client]:
         transport = Checked(development=development, trust=_trust(), lookup=self.lookup)
-        auth = Bearer("secret")
-        with Client(origin, auth=auth, transport=transport, sleep=self.slept.append) as client:
+        options |= {"auth": Bearer("secret"), "sleep": self.slept.append}
+        with Client(origin, transport=transport, **options) as client:
             yield client
 
 
@@ -270,3 +274,27 @@ def test_a_large_body_is_sent_and_read(net: Net) -> None:
         answer = client.procedure("com.atproto.space.applyWrites", sent)
         assert len(answer["more"]) == 3_000_000
         assert len(net.peer.requests[0]) > 3_000_000
+
+
+def test_who_waits_is_broken_off_from_another_thread(net: Net) -> None:
+    net.names["ada.example"] = [[PUBLIC]]
+    asked, over = threading.Event(), threading.Event()
+
+    def never(_connection: socket.socket, _: bytes) -> None:
+        asked.set()
+        over.wait(SECONDS)
+
+    with (
+        ThreadPoolExecutor(1) as pool,
+        peer(never, tls("ada.example")) as net.peer,
+        net.client("https://ada.example", tries=1, timeout=2 * SECONDS) as client,
+    ):
+        waiting = pool.submit(client.wait, LIST, REPO, 50)
+        assert asked.wait(SECONDS)
+        client.interrupt()
+        with pytest.raises(Unreachable):
+            waiting.result(SECONDS)
+        with pytest.raises(Unreachable):  # nor does anybody wait afterwards
+            client.wait(LIST, REPO, 50)
+        over.set()
+    assert b"\r\nprefer: wait=50\r\n" in net.peer.requests[0].lower()

@@ -89,10 +89,11 @@ def host_followed(
         if stopping.wait(seconds):
             raise _Stopped
 
-    with Link(space, account, sleep=pause) as link:
+    with Link(space, account, sleep=pause) as link, link.waiting() as waiting:
         follower = Follower(
             space,
             sync,
+            waiting=waiting,
             on_report=tell,
             on_problem=lambda error: complain(str(explained(error, link.host.space))),
         )

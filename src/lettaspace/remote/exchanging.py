@@ -34,6 +34,17 @@ class Exchange:
         others = self.members.synced.values() if self.members is not None else ()
         return self.own.did_something or any(each.did_something for each in others)
 
+    @property
+    def asked_others(self) -> bool:
+        return self.members is not None
+
+    def add(self, later: "Exchange") -> None:
+        """Adds what a later exchange with the same host did."""
+        self.own.add(later.own)
+        if later.members is not None:
+            self.members = later.members
+        self.kept_out = self.kept_out or later.kept_out
+
     def to_json(self) -> dict[str, Any]:
         members = None if self.members is None else self.members.to_json()
         return {**self.own.to_json(), "members": members}

@@ -111,6 +111,17 @@ class HostRepo:
                     raise
                 again = True
 
+    def wait(self, since: str, seconds: int) -> tuple[bool, bool]:
+        """Whether there is anything newer than the revision `since` ("": than nothing), and
+        whether the host is one that holds its answer, for so many seconds at most, until there
+        is. Others answer at once."""
+        asked = self._params(since=since or None, limit=1, excludeValues=True)
+        answer, waits = self.client.wait(SPACE + "listRepoOps", asked, seconds)
+        if answer["ops"] or not waits:
+            return bool(answer["ops"]), waits
+        rev = self._commit(answer["commit"]).rev if "commit" in answer else ""
+        return rev != since, waits
+
     def car(self, *, values: bool = True) -> AbstractContextManager[Iterator[bytes]]:
         """The whole repo as a CAR, in pieces (`space.car.read_repo` reads it). HostRefused with
         the error RepoNotFound where nothing was ever written."""

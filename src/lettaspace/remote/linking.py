@@ -8,7 +8,7 @@ with.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Self
+from typing import Final, Self
 
 from lettaspace.atproto.keys import VerifyingKey
 from lettaspace.atproto.tokens import ACCOUNT_KEY
@@ -18,9 +18,13 @@ from lettaspace.network.identity import IdentityError, Resolver
 from lettaspace.remote import replicas
 from lettaspace.remote.account import Account
 from lettaspace.remote.hostrepo import HostRepo
+from lettaspace.remote.listening import LONGEST
 from lettaspace.remote.pulling import Keys
 from lettaspace.remote.syncing import Syncer
 from lettaspace.space.verify import Progress
+
+SPARE: Final = 20.0
+"""Seconds by which an answer that is held may be late."""
 
 
 def quiet(_what: str, _done: int, _total: int) -> None:
@@ -60,6 +64,12 @@ class Link:
 
     def close(self) -> None:
         self.client.close()
+
+    @contextmanager
+    def waiting(self) -> Iterator[HostRepo]:
+        """The repo at its host, asked by a client of its own whose answers may be held."""
+        with self.account.client(sleep=self._sleep, tries=1, timeout=LONGEST + SPARE) as client:
+            yield HostRepo(client, self.host.space, self.host.author)
 
     @property
     def resolver(self) -> Resolver:

@@ -62,6 +62,20 @@ class SyncReport:
     def did_something(self) -> bool:
         return bool(self.created or self.updated or self.pushed or self.held or self.forks)
 
+    @property
+    def asked_others(self) -> bool:
+        return False
+
+    def add(self, later: "SyncReport") -> None:
+        """Adds what a later sync did."""
+        self.created += later.created
+        self.updated += later.updated
+        self.pushed += later.pushed
+        self.blobs += later.blobs
+        self.held += later.held
+        self.refused = later.refused
+        self.forks += later.forks
+
     def add_taken(self, taken: Taken) -> None:
         self.created += taken.created
         self.updated += taken.updated

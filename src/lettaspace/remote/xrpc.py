@@ -11,11 +11,13 @@ Redirects are not followed, so no credential follows one. Source: XRPC spec; RFC
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
+from socket import SHUT_RDWR, socket
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias, TypeVar
+from weakref import WeakSet
 
 from lettaspace import __version__
 from lettaspace.atproto import data, methods
@@ -89,6 +91,10 @@ class _Request:
     auth: Auth | None = None
     secrets: Any = None
     """What of ours an error must not repeat."""
+    wait: int = 0
+    """Seconds for which the answer may be held."""
+    waited: bool = False
+    """Whether the host has taken note of that."""
 
     @property
     def verb(self) -> str:
@@ -130,6 +136,8 @@ class Client:
         self._patience = patience
         self._tries = tries
         self._nonce: str | None = None
+        self._waiting: WeakSet[socket] = WeakSet()
+        self._interrupted = False
         self._http = httpx.Client(
             transport=transport,
             verify=_trusted(),
@@ -157,6 +165,20 @@ class Client:
         """What a query answers, in the data model. `auth` stands for the client's own."""
         request = self._request(nsid, "query", params, auth)
         return self._patiently(request, lambda: self._json(request))
+
+    def wait(self, nsid: str, params: Params, seconds: int) -> tuple[Any, bool]:
+        """What a query answers, which the host may hold for so many seconds until there is news,
+        and whether it is one that does so (RFC 7240, `wait`)."""
+        request = self._request(nsid, "query", params, None)
+        request.wait = seconds
+        answer = self._patiently(request, lambda: self._json(request))
+        return answer, request.waited
+
+    def interrupt(self) -> None:
+        """Breaks off what waits in another thread, and whatever is to wait from now on."""
+        self._interrupted = True
+        for each in list(self._waiting):
+            _break_off(each)
 
     def procedure(self, nsid: str, body: Any = None, *, auth: Auth | None = None) -> Any:
         """What a procedure answers, in the data model; None if it answers with no body.
@@ -253,6 +275,7 @@ class Client:
         """One attempt, with the value that is in the answer's body."""
         deadline = time.monotonic() + self._patience
         response = self._open(request)
+        request.waited = "wait" in response.headers.get("preference-applied", "").lower()
         try:
             if request.method.gives is None:
                 return None
@@ -309,17 +332,30 @@ class Client:
         headers = list(used)
         if request.media_type is not None:
             headers.append(("content-type", request.media_type))
+        extensions = None
+        if request.wait:
+            headers.append(("prefer", f"wait={request.wait}"))
+            extensions = {"trace": self._trace}
         sending = self._http.build_request(
             request.verb,
             request.url,
             params=request.params,
             content=b"" if request.content is None and request.verb == "POST" else request.content,
             headers=headers,
+            extensions=extensions,
         )
         try:
             return self._http.send(sending, stream=True)
         except httpx.RequestError as error:
             raise answers.failure(error, self.origin) from None
+
+    def _trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Keeps the sockets of requests that wait: closing a client wakes no thread that reads."""
+        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
+            found = info["return_value"].get_extra_info("socket")
+            self._waiting.add(found)
+            if self._interrupted:
+                _break_off(found)
 
     def _note(self, response: "httpx.Response") -> None:
         """Keeps what an answer of any kind says of the next request."""
@@ -327,6 +363,12 @@ class Client:
         date = answers.date(response)
         if date is not None:
             self.skew = date - self._clock()
+
+
+def _break_off(connection: socket) -> None:
+    with suppress(OSError):
+        # Not what TLS makes of it, which is nothing for a second thread.
+        socket.shutdown(connection, SHUT_RDWR)
 
 
 @cache

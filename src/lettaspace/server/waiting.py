@@ -23,7 +23,7 @@ from lettaspace.server.threads import Threads
 from lettaspace.space import schema
 from lettaspace.space.database import Database
 
-MAX_SECONDS: Final = 50
+MAX_SECONDS: Final = 55
 """What is held longer, proxies take for dead."""
 MAX_OF_ACCOUNT: Final = 16
 MAX_WAITING: Final = 1000
