@@ -4,7 +4,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,8 @@ from lettaspace.page.inert import inert
 
 if TYPE_CHECKING:
     from lettaspace.conversation.space import Space
+    from lettaspace.letta.reconciler import Reconciler
+    from lettaspace.letta.reconciling import ReconcileReport
     from lettaspace.letta.report import Report
     from lettaspace.remote.account import Account
     from lettaspace.remote.exchanging import Exchange
@@ -40,11 +42,67 @@ def stopped_by_signals(stop: threading.Event) -> Iterator[None]:
 
 
 @contextmanager
-def letta_followed(space: "Space", directory: Path, *, say: Say, complain: Say) -> Iterator[None]:
+def followed(
+    space: "Space",
+    directory: Path | None,
+    account: "Account | None",
+    *,
+    say: Say,
+    complain: Say,
+    both_ways: bool = False,
+    allow_code: bool = False,
+    members: bool | None = None,
+) -> Iterator[list[str]]:
+    """Letta's directory and the space, the space and the account's host, as far as there are
+    any, are kept the same; yields what is followed. Raises Conflict for a space that is none of
+    the account's."""
+    names: list[str] = []
+    with ExitStack() as stack:
+        reconciler = None
+        if directory is not None:
+            names.append(str(directory))
+            if both_ways:
+                reconciler = stack.enter_context(
+                    _reconciled(space, directory, allow_code, say=say, complain=complain)
+                )
+        if account is not None:
+            came = reconciler.came if reconciler is not None else _nothing
+            stack.enter_context(
+                host_followed(
+                    space, account, say=say, complain=complain, members=members, came=came
+                )
+            )
+            names.append(account.host)
+        if directory is not None:
+            stack.enter_context(
+                letta_followed(space, directory, say=say, complain=complain, reconciler=reconciler)
+            )
+        yield names
+
+
+def _nothing() -> None:
+    """Nobody waits for it."""
+
+
+@contextmanager
+def letta_followed(
+    space: "Space",
+    directory: Path,
+    *,
+    say: Say,
+    complain: Say,
+    reconciler: "Reconciler | None" = None,
+) -> Iterator[None]:
     """What Letta writes is in the space a moment later."""
+    from lettaspace.letta.report import DIVERGED
     from lettaspace.letta.watch import Watcher
 
     def tell(report: "Report") -> None:
+        if reconciler is not None:
+            if any(each.outcome == DIVERGED for each in report.conversations):
+                reconciler.came()
+            else:
+                reconciler.wrote()
         if report.messages.new:
             say(f"+ {counted(report.messages.new, 'message')}")
         for line in report.lines():
@@ -55,11 +113,56 @@ def letta_followed(space: "Space", directory: Path, *, say: Say, complain: Say) 
 
 
 @contextmanager
+def _reconciled(
+    space: "Space", directory: Path, allow_code: bool, *, say: Say, complain: Say
+) -> Iterator["Reconciler"]:
+    """What comes into the space is in Letta's directory a moment later."""
+    from lettaspace.cli.lettadir import reconciled_lines
+    from lettaspace.letta.reconciler import Reconciler
+    from lettaspace.remote.branches import diverge
+
+    known: set[str] = set()
+
+    def tell(report: "ReconcileReport") -> None:
+        """What was done, and once, what was not."""
+        odd: set[str] = set()
+        for line in reconciled_lines(report, directory):
+            if line.startswith("! "):
+                odd.add(line.removeprefix("! "))
+            else:
+                say(line)
+        for line in sorted(odd - known):
+            complain(line)
+        known.clear()
+        known.update(odd)
+
+    reconciler = Reconciler(
+        space,
+        directory,
+        part=diverge,
+        allow_code=allow_code,
+        on_report=tell,
+        on_problem=complain,
+    )
+    reconciler.start()
+    try:
+        yield reconciler
+    finally:
+        reconciler.stop()
+
+
+@contextmanager
 def host_followed(
-    space: "Space", account: "Account", *, say: Say, complain: Say, members: bool | None = None
+    space: "Space",
+    account: "Account",
+    *,
+    say: Say,
+    complain: Say,
+    members: bool | None = None,
+    came: Callable[[], None] = _nothing,
 ) -> Iterator[None]:
-    """The space and its host are kept the same. Raises Conflict for a space that is none of the
-    account's."""
+    """The space and its host are kept the same; `came` is called when something came from there.
+    Raises Conflict for a space that is none of the account's."""
     from lettaspace.cli.remote import explained, happened, troubles
     from lettaspace.remote.exchanging import Exchange, exchange
     from lettaspace.remote.following import Follower
@@ -82,6 +185,8 @@ def host_followed(
         return done
 
     def tell(done: "Exchange") -> None:
+        if done.own.created or done.own.updated or done.own.forks:
+            came()
         for line in happened(done, account.host):
             say(line)
 

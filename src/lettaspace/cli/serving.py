@@ -56,7 +56,7 @@ class Serving:
         self,
         space: "Space",
         letta: Path | None,
-        beside: Sequence[AbstractContextManager[None]],
+        beside: Sequence[AbstractContextManager[object]],
         *,
         browser: bool,
     ) -> None:

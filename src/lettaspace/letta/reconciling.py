@@ -9,12 +9,16 @@ the space. docs/letta-restore.md has the rules.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from lettaspace.conversation.records import AGENT
 from lettaspace.conversation.space import Space
+from lettaspace.errors import LettaspaceError
 from lettaspace.letta import synced
+from lettaspace.letta.agentmemories import AgentMemories, MemoryChange
 from lettaspace.letta.brought import Outcome
 from lettaspace.letta.build import agent_key
 from lettaspace.letta.continuing import Part
@@ -24,7 +28,7 @@ from lettaspace.letta.doubt import Rest
 from lettaspace.letta.importer import Importer
 from lettaspace.letta.looking import Changes, Looking
 from lettaspace.letta.report import DIVERGED, FAILED, PARTED, ConversationReport, Report
-from lettaspace.letta.restoring import Memory, RestoreReport, Restoring
+from lettaspace.letta.restoring import RestoreReport, Restoring
 from lettaspace.letta.synced import Synced
 from lettaspace.letta.watched import mark
 
@@ -43,18 +47,30 @@ class ReconcileReport:
     """Keys of conversations that both sides had gone on with: one of the two is a fork now."""
     unchanged: int = 0
     """Conversations that were not read, because nothing of them had changed."""
+    memories: list[MemoryChange] = field(default_factory=list[MemoryChange])
+    """Of agents whose memory was not as it had been."""
 
     @property
     def written(self) -> int:
-        """Records, agents and conversations that were written, on either side."""
-        return self.imported.written + self.restored.written
+        """Records, agents, conversations and memories that were written, on either side."""
+        memories = sum(each.written for each in self.memories)
+        return self.imported.written + self.restored.written + memories
 
     @property
     def is_done(self) -> bool:
         """Whether both sides say the same, but for what is never brought here."""
         later = (Outcome.BUSY, Outcome.AHEAD, Outcome.DIVERGED)
         left = any(each.outcome in later for each in self.restored.left)
-        return not left and not self.imported.incomplete
+        memories = all(each.is_done for each in self.memories)
+        return not left and memories and not self.imported.incomplete
+
+    def add(self, later: "ReconcileReport") -> None:
+        """Adds what a later run moved into the directory; `imported` is the caller's."""
+        self.restored.add(later.restored)
+        self.parted += [key for key in later.parted if key not in self.parted]
+        self.unchanged = min(self.unchanged, later.unchanged)
+        again = {each.agent for each in later.memories}
+        self.memories = [m for m in self.memories if m.agent not in again] + later.memories
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -62,6 +78,7 @@ class ReconcileReport:
             "restored": self.restored.to_json(),
             "parted": self.parted,
             "unchanged": self.unchanged,
+            "memories": [each.to_json() for each in self.memories],
         }
 
 
@@ -70,23 +87,41 @@ def reconcile(
     directory: Path | str,
     *,
     part: Part,
-    memory: Memory | None = None,
+    allow_code: bool = False,
     rest: Rest | None = None,
     progress: Callable[[ConversationReport], None] | None = None,
 ) -> ReconcileReport:
     """Brings each side what only the other has.
 
-    `part` parts the two branches of a conversation that both went on with. `rest`: how long
-    Letta must have written nothing for its files to be written. Raises NotFound if the directory
+    `part` parts the two branches of a conversation that both went on with. `allow_code` lets
+    code into memories' work trees that comes from elsewhere. `rest`: how long Letta must have
+    written nothing for its files to be written. Raises NotFound if the directory
     is none of Letta's, StoreUnavailable, or Conflict.
     """
     directory = Path(directory)
     importer = Importer(space, directory, dry_run=False, part=part)
     importer.listing  # noqa: B018 - raises before anything is locked
+    memories = AgentMemories(space, directory, allow_code=allow_code)
     with Restoring.opened(
-        space, directory, rest=rest, memory=memory, importer=importer
+        space, directory, rest=rest, memory=memories, importer=importer
     ) as restoring:
-        return _Reconciling(space, importer, restoring).run(progress)
+        report = _Reconciling(space, importer, restoring).run(progress)
+    report.memories = memories.changes
+    return report
+
+
+def reconcile_memories(
+    space: Space, directory: Path | str, *, allow_code: bool = False
+) -> ReconcileReport:
+    """The same, of the agents' memories alone. Raises NotFound or StoreUnavailable."""
+    directory = Path(directory)
+    importer = Importer(space, directory, dry_run=False)
+    memories = AgentMemories(space, directory, allow_code=allow_code)
+    with Restoring.opened(space, directory, memory=memories, importer=importer) as restoring:
+        _Reconciling(space, importer, restoring).memories()
+        report = ReconcileReport(importer.report, restoring.report)
+    report.memories = memories.changes
+    return report
 
 
 class _Reconciling(Looking):
@@ -103,8 +138,11 @@ class _Reconciling(Looking):
         for each in importer.listing.conversations:
             if self.is_same(each):
                 self.report.unchanged += 1
-                continue
-            entry = self.conversation(each)
+                known = importer.synced[each.key]
+                entry = ConversationReport(each.key, known.name, read=False)
+                importer.report.conversations.append(entry)
+            else:
+                entry = self.conversation(each)
             if progress is not None:
                 progress(entry)
         done = self.new(self.changes.conversations)
@@ -119,17 +157,28 @@ class _Reconciling(Looking):
         """An agent's file: what was changed there is brought in, then the other way."""
         rkey = agent_key(agent.id)
         known = self.importer.synced.get(f"{synced.AGENT}{agent.id}")
-        if known is None or known.mark != mark(agent):
+        is_same = known is not None and known.mark == mark(agent)
+        if not is_same:
             self.importer.agent(agent)
             self.importer.writer.flush()
-        elif rkey not in self.changes.agents:
-            return
-        self.restoring.agent(rkey)
+        self.memory(agent)
+        if not is_same or rkey in self.changes.agents:
+            self.restoring.agent(rkey)
+
+    def memories(self) -> None:
+        """The memories of all agents that are there."""
+        for agent in self.importer.listing.agents:
+            self.memory(agent)
+
+    def memory(self, agent: AgentFile) -> None:
+        rkey = agent_key(agent.id)
+        if self.space.repo.get(AGENT, rkey) is not None and not self.is_hidden(rkey):
+            with suppress(LettaspaceError):  # which the report has
+                self.restoring.memory(rkey, agent.id)
 
     def conversation(self, directory: ConversationDir) -> ConversationReport:
         entry = self.bring_in(directory)
-        if entry.read:
-            self.importer.report.conversations.append(entry)
+        self.importer.report.conversations.append(entry)
         if entry.outcome in (FAILED, DIVERGED):
             return entry
         brought = self.restoring.bringing.existing(directory)

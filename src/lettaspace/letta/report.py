@@ -101,6 +101,25 @@ class Report:
     def incomplete(self) -> bool:
         return self.findings.losses > 0 or any(each.incomplete for each in self.conversations)
 
+    def add(self, later: "Report") -> None:
+        """Adds a later run over the same directory; its outcomes are the ones that count."""
+        self.agents.new += later.agents.new
+        self.agents.changed += later.agents.changed
+        mine = {each.key: each for each in self.conversations}
+        for each in later.conversations:
+            if (before := mine.get(each.key)) is None:
+                self.conversations.append(each)
+                continue
+            before.messages.new += each.messages.new
+            before.messages.changed += each.messages.changed
+            before.records.new += each.records.new
+            before.records.changed += each.records.changed
+            before.findings = each.findings if each.read else before.findings
+            if each.outcome != UNCHANGED:
+                before.outcome = each.outcome
+                before.conversation = each.conversation
+        self.findings = later.findings
+
     def lines(self) -> Iterator[str]:
         """One line per finding: conversation, row, kind, reason."""
         for key, damage in self._findings():

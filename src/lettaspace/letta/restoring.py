@@ -10,7 +10,7 @@ at every moment, and where nothing differs nothing is written.
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from lettaspace.conversation.records import (
     rkey_of,
 )
 from lettaspace.conversation.space import Space
-from lettaspace.errors import Conflict, Damaged, NotFound, StoreUnavailable
+from lettaspace.errors import Conflict, Damaged, LettaspaceError, NotFound, StoreUnavailable
 from lettaspace.letta import synced
 from lettaspace.letta.bringing import Bringing
 from lettaspace.letta.brought import Brought, Outcome
@@ -46,8 +46,9 @@ from lettaspace.letta.placing import Placing
 from lettaspace.letta.report import ConversationReport
 
 Memory = Callable[[str, Path], object]
-"""Restores an agent's memory (by its record key) into a directory, if the space has one. Letta
-must not start before: without it, it makes an empty one and sends another prompt."""
+"""Brings an agent's memory (by its record key) into a directory, if the space has one. Letta
+must not start before: without it, it makes an empty one and sends another prompt. So what it
+raises, a LettaspaceError, has an agent left that is not there yet."""
 
 
 @dataclass(slots=True)
@@ -71,6 +72,22 @@ class RestoreReport:
     def left(self) -> list[Brought]:
         """What was not brought to say the same as the space."""
         return [each for each in (*self.agents, *self.conversations) if not each.is_done]
+
+    def add(self, later: "RestoreReport") -> None:
+        """Adds what a later run did."""
+        for mine, more in (
+            (self.agents, later.agents),
+            (self.conversations, later.conversations),
+        ):
+            places = {each.name: index for index, each in enumerate(mine)}
+            for each in more:
+                index = places.get(each.name)
+                if index is None:
+                    mine.append(each)
+                elif each.outcome is not Outcome.UNCHANGED or not mine[index].is_done:
+                    aside = each.aside or mine[index].aside
+                    rows = mine[index].rows + each.rows
+                    mine[index] = replace(each, rows=rows, aside=aside)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -186,9 +203,17 @@ class Restoring:
         if not is_name(agent_id, ".json") or not _is_component(agent_id):
             # Letta makes a path of it.
             return Brought(key, rkey, Outcome.LEFT, note="its id cannot be used as a name")
-        if self._memory is not None and not self.bringing.dry:
-            self._memory(rkey, self.directory / MEMFS / agent_id / MEMORY)
+        try:
+            self.memory(rkey, agent_id)
+        except LettaspaceError as error:
+            note = f"its memory cannot be restored: {error}"
+            return Brought(key, rkey, Outcome.LEFT, note=note)
         return self.bringing.agent(rkey, agent_id)
+
+    def memory(self, rkey: str, agent_id: str) -> None:
+        """Brings an agent's memory. Raises what `Memory` does."""
+        if self._memory is not None and not self.bringing.dry and _is_component(agent_id):
+            self._memory(rkey, self.directory / MEMFS / agent_id / MEMORY)
 
     def conversation(self, tid: str, *, again: bool = True) -> Brought | None:
         """Brings a conversation, its agent first. One that somebody deleted from the directory

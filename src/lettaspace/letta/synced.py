@@ -22,6 +22,9 @@ from lettaspace.space.view import View
 AGENT = "agent:"
 """The keys of agents begin with it; those of conversations are the directory's own."""
 
+MEMORY = "memory:"
+"""The keys of agents' memories begin with it."""
+
 _DIRECTORY = ""
 _LETTA = "conversation:", "default:"
 

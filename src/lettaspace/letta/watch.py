@@ -29,6 +29,7 @@ from lettaspace.letta.following import Following
 from lettaspace.letta.importer import import_some
 from lettaspace.letta.news import News, OnProblem, OnReport
 from lettaspace.letta.report import FAILED
+from lettaspace.letta.repository import alone
 from lettaspace.letta.watched import Thing, longest, mark, thing
 
 SWEEP = 60.0
@@ -257,14 +258,16 @@ class Watcher:
         agents = [each for each in found if isinstance(each, AgentFile)]
         marks = {str(each.path): mark(each) for each in found}
         try:
-            report, unsettled = import_some(
-                self.space,
-                self._root,
-                conversations,
-                agents,
-                self._following,
-                final=final,
-            )
+            # While we write into a directory, it says what Letta never wrote.
+            with alone(self._root):
+                report, unsettled = import_some(
+                    self.space,
+                    self._root,
+                    conversations,
+                    agents,
+                    self._following,
+                    final=final,
+                )
         except (LettaspaceError, Stopped):
             for path in marks:
                 self._agenda.later(path, began, self._pause)
@@ -303,7 +306,10 @@ class Watcher:
             return False
         self._is_warming = True
         try:
-            import_some(self.space, self._root, self._warm[-1:], (), self._following, again=True)
+            with alone(self._root):
+                import_some(
+                    self.space, self._root, self._warm[-1:], (), self._following, again=True
+                )
             self._warm.pop()
         except Stopped:
             self._next_warm = time.monotonic() + WARM_PAUSE

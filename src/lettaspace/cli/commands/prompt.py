@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lettaspace.cli.app import App, author_option, cataloged, exists, json_option, letta_option
-from lettaspace.cli.commands.sync import letta_directory
+from lettaspace.cli.lettadir import letta_directory
 from lettaspace.cli.render import local_time
 from lettaspace.cli.text import counted, field, inert_lines
 from lettaspace.errors import NotFound

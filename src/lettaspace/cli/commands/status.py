@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lettaspace.cli.app import App, cataloged, exists, json_option, letta_option
-from lettaspace.cli.commands.sync import letta_directory
+from lettaspace.cli.lettadir import letta_directory
 from lettaspace.cli.render import local_time
 from lettaspace.cli.standing import remote_form, remote_lines
 from lettaspace.cli.text import counted, field

@@ -9,22 +9,31 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lettaspace.cli.app import App, cataloged, json_option, letta_option
-from lettaspace.cli.output import Output
-from lettaspace.cli.progress import steps
+from lettaspace.cli.lettadir import (
+    Brought,
+    bring_both_ways,
+    bring_in,
+    check,
+    goes_both_ways,
+    letta_directory,
+    summarise,
+)
 from lettaspace.cli.remote import link_to, open_space, signed_in, words
-from lettaspace.cli.text import field
 from lettaspace.page.inert import inert
 
 if TYPE_CHECKING:
     from lettaspace.conversation.space import Space
-    from lettaspace.letta.report import ConversationReport, Report
+    from lettaspace.errors import LettaspaceError
     from lettaspace.remote.account import Account
+    from lettaspace.remote.exchanging import Exchange
 
 
 @cataloged("sync")
 @letta_option
 @click.option("--strict", is_flag=True, help="If anything cannot be read, store nothing; exit 1.")
 @click.option("--dry-run", is_flag=True, help="Store nothing; say what would be stored.")
+@click.option("--read-only", is_flag=True, help="Write nothing into Letta's directory.")
+@click.option("--allow-code", is_flag=True, help="Let code into agents' memories, as it comes.")
 @click.option("--no-host", is_flag=True, help="Leave the account's host alone.")
 @click.option("--members", is_flag=True, help="Bring in what others wrote in the space, too.")
 @click.option("--watch", is_flag=True, help="Then follow the directory and the host.")
@@ -35,16 +44,19 @@ def command(
     letta: Path | None,
     strict: bool,
     dry_run: bool,
+    read_only: bool,
+    allow_code: bool,
     no_host: bool,
     members: bool,
     watch: bool,
 ) -> None:
-    """Bring a Letta Code directory in: agents, conversations, prompts, messages; and sync the
-    space with the host of the account that is signed in.
+    """Bring a Letta Code directory, the space, and the host of the account that is signed in
+    together: agents, conversations, prompts, messages, memories.
 
-    The directory is only read. What is in the space already is not written again. What cannot
-    be read is reported, and the rest is brought in all the same. Where nobody is signed in, or
-    with --dry-run, no host is asked; where somebody is, there need be no directory.
+    Where nobody is signed in, the directory is only read. Where somebody is, what other machines
+    wrote is also written into it, while Letta is not at work in that conversation; and there need
+    be no directory. Nothing in it is ever deleted or rewritten, and what cannot be read is
+    reported while all the rest is brought. With --dry-run no host is asked.
     """
     from lettaspace.remote.account import Account
 
@@ -52,7 +64,7 @@ def command(
         raise click.UsageError("--members asks the host")
     if watch and (app.json or dry_run):
         raise click.UsageError("--watch goes with neither --json nor --dry-run")
-    account = None if no_host or dry_run else Account.load(app.home)
+    account = None if dry_run else Account.load(app.home)
     if members and account is None:
         signed_in(app)
     directory = letta_directory(letta)
@@ -60,146 +72,157 @@ def command(
     if here is not None:
         check(here)
     with open_space(app.home, account) as space:
-        report = None if here is None else bring_in(space, here, strict=strict, dry_run=dry_run)
-        if report is not None and not app.json:
-            summarise(report, directory, app.out)
+        syncing = _Syncing(app, space, here, None if no_host else account)
+        syncing.strict, syncing.allow_code, syncing.members = strict, allow_code, members
+        syncing.both_ways = not read_only and goes_both_ways(space, account)
         if watch:
-            _follow(app, space, here, account, members=members)
+            syncing.follow()
+        elif dry_run:
+            syncing.look()
         else:
-            _host_part(app, space, report, here, account, members=members)
+            syncing.once()
 
 
-def _host_part(
-    app: App,
-    space: "Space",
-    report: "Report | None",
-    directory: Path | None,
-    account: "Account | None",
-    *,
-    members: bool,
-) -> None:
-    """Syncs with the host, if there is one, and says what there is to be said."""
-    from lettaspace.errors import LettaspaceError
-    from lettaspace.letta.report import Report
+class _Syncing:
+    """One run of the command."""
 
-    remote: dict[str, Any] | None = None
-    failure: LettaspaceError | None = None
-    lines: list[str] = []
-    if account is not None:
+    strict = allow_code = members = both_ways = False
+
+    def __init__(
+        self, app: App, space: "Space", directory: Path | None, account: "Account | None"
+    ) -> None:
+        self.app = app
+        self.space = space
+        self.directory = directory
+        self.account = account
+        """Whose host is asked; None: none is."""
+        self.brought: Brought | None = None
+        self.exchanged: Exchange | None = None
+        self.failure: LettaspaceError | None = None
+
+    def once(self) -> None:
+        """The host first, so that what both sides changed is merged field by field; then the
+        directory; then the host is given what is new, and where it had more, so is the
+        directory."""
+        if self.both_ways:
+            self.ask(push=False)
+        self.bring()
+        if self.account is not None and self.failure is None:
+            before = self.came()
+            self.ask(pull=not self.both_ways)
+            if self.both_ways and self.came() != before:
+                self.bring()
+        self.say()
+
+    def look(self) -> None:
+        if self.directory is not None:
+            self.brought = bring_in(self.space, self.directory, strict=self.strict, dry_run=True)
+        self.say()
+
+    def bring(self) -> None:
+        """The directory and the space."""
+        if self.directory is None:
+            return
+        if not self.both_ways:
+            self.brought = bring_in(self.space, self.directory, strict=self.strict)
+            return
+        brought = bring_both_ways(
+            self.space, self.directory, strict=self.strict, allow_code=self.allow_code
+        )
+        if self.brought is None:
+            self.brought = brought
+        else:
+            self.brought.add(brought)
+
+    def ask(self, *, pull: bool = True, push: bool = True) -> None:
+        """The space and the host. What goes wrong is kept for the end."""
+        from lettaspace.errors import LettaspaceError
         from lettaspace.remote.exchanging import exchange
 
-        remote = {"host": account.host}
+        if self.account is None:
+            return
+        members = (self.members or None) if pull else False
         try:
-            with link_to(space, account) as (link, progress):
-                done = exchange(link, progress, members=members or None)
-            remote |= done.to_json()
-            lines += words(done, account.host)
+            with link_to(self.space, self.account) as (link, progress):
+                done = exchange(link, progress, pull=pull, push=push, members=members)
         except LettaspaceError as error:
-            failure = error
-            remote |= {"error": error.code, "message": str(error)}
-    if app.json:
-        where = None if directory is None else str(directory)
-        app.out.json({"directory": where, **(report or Report()).to_json(), "remote": remote})
-    else:
-        for line in lines:
-            app.out.line(line)
-    if failure is not None:
-        raise failure
+            self.failure = error
+            return
+        if self.exchanged is None:
+            self.exchanged = done
+        else:
+            self.exchanged.add(done)
 
+    def came(self) -> tuple[int, int]:
+        """How much the host has given."""
+        done = self.exchanged
+        return (0, 0) if done is None else (done.own.created, done.own.updated)
 
-def _follow(
-    app: App, space: "Space", directory: Path | None, account: "Account | None", *, members: bool
-) -> None:
-    """Follows the directory and the host, as far as there are any, until a signal comes."""
-    from lettaspace.cli.following import host_followed, letta_followed, stopped_by_signals
+    def say(self) -> None:
+        """What was done, and what there is to be looked at."""
+        app, account, brought = self.app, self.account, self.brought
+        if app.json:
+            app.out.json(self.form())
+        else:
+            if brought is not None and self.directory is not None:
+                summarise(brought, self.directory, app.out)
+            if self.exchanged is not None and account is not None and self.failure is None:
+                for line in words(self.exchanged, account.host):
+                    app.out.line(line)
+        failure = self.failure or (brought.failure() if brought is not None else None)
+        if failure is not None:
+            raise failure
 
-    stop = threading.Event()
+    def form(self) -> dict[str, Any]:
+        from lettaspace.letta.report import Report
 
-    def say(line: str) -> None:
-        try:
-            app.out.line(inert(line))
-            sys.stdout.flush()
-        except OSError:  # nobody reads any more
-            stop.set()
+        remote: dict[str, Any] | None = None
+        if self.account is not None:
+            remote = {"host": self.account.host}
+            if self.failure is not None:
+                remote |= {"error": self.failure.code, "message": str(self.failure)}
+            elif self.exchanged is not None:
+                remote |= self.exchanged.to_json()
+        brought = self.brought or Brought(Report())
+        return {
+            "directory": None if self.directory is None else str(self.directory),
+            **brought.imported.to_json(),
+            "remote": remote,
+            **brought.to_json(),
+        }
 
-    def complain(line: str) -> None:
-        say(f"! {line}")
+    def follow(self) -> None:
+        """The directory and the host, as far as there are any, until a signal comes."""
+        from lettaspace.cli.following import followed, stopped_by_signals
 
-    with ExitStack() as stack:
-        stack.enter_context(stopped_by_signals(stop))
-        followed: list[str] = []
-        if account is not None:
-            which = members or None
-            host = host_followed(space, account, say=say, complain=complain, members=which)
-            stack.enter_context(host)
-            followed.append(account.host)
-        if directory is not None:
-            stack.enter_context(letta_followed(space, directory, say=say, complain=complain))
-            followed.insert(0, str(directory))
-        say(f"Following {' and '.join(followed)}; Ctrl-C stops.")
-        stop.wait()
+        self.bring()
+        if self.brought is not None and self.directory is not None:
+            summarise(self.brought, self.directory, self.app.out)
+        stop = threading.Event()
 
+        def say(line: str) -> None:
+            try:
+                self.app.out.line(inert(line))
+                sys.stdout.flush()
+            except OSError:  # nobody reads any more
+                stop.set()
 
-def letta_directory(named: Path | None) -> Path:
-    """The directory named, or Letta's own."""
-    from lettaspace.letta.directory import default_directory
+        def complain(line: str) -> None:
+            say(f"! {line}")
 
-    return named.expanduser() if named is not None else default_directory()
-
-
-def check(directory: Path) -> None:
-    """Raises NotFound before a space is made for a directory that cannot be read."""
-    from lettaspace.letta.directory import list_directory
-
-    list_directory(directory)
-
-
-def bring_in(
-    space: "Space", directory: Path, *, strict: bool = False, dry_run: bool = False
-) -> "Report":
-    """The import, with progress on the terminal."""
-    from lettaspace.letta.directory import list_directory
-    from lettaspace.letta.importer import import_directory
-
-    total = len(list_directory(directory).conversations)
-    done = 0
-    with steps() as step:
-
-        def progress(_conversation: "ConversationReport") -> None:
-            nonlocal done
-            done += 1
-            step("conversations", done, total)
-
-        return import_directory(space, directory, strict=strict, dry_run=dry_run, progress=progress)
-
-
-def summarise(report: "Report", directory: Path, out: Output) -> None:
-    """What an import did, as a table, and then a line for each thing it found."""
-    found = list(report.lines())
-    messages, agents = report.messages, report.agents
-    outcomes = [each.outcome for each in report.conversations]
-    out.line(f"{'Would read' if report.dry_run else 'Read'} {field(str(directory))}")
-    out.table(
-        ["", "NEW", "CHANGED", "UNCHANGED", "DAMAGED", ""],
-        [
-            (
-                "conversations",
-                outcomes.count("new"),
-                outcomes.count("changed"),
-                outcomes.count("unchanged"),
-                sum(each.incomplete for each in report.conversations),
-                _others(outcomes),
-            ),
-            ("messages", messages.new, messages.changed, messages.unchanged, "", ""),
-            ("agents", agents.new, agents.changed, agents.unchanged, report.findings.losses, ""),
-        ],
-    )
-    for line in found:
-        out.line(f"! {inert(line)}")
-    if report.incomplete:
-        out.line("Something could not be read; the rest is in the space, marked incomplete.")
-
-
-def _others(outcomes: list[str]) -> str:
-    names = sorted(set(outcomes) - {"new", "changed", "unchanged"})
-    return ", ".join(f"{outcomes.count(name)} {name}" for name in names)
+        with ExitStack() as stack:
+            stack.enter_context(stopped_by_signals(stop))
+            names = stack.enter_context(
+                followed(
+                    self.space,
+                    self.directory,
+                    self.account,
+                    both_ways=self.both_ways,
+                    allow_code=self.allow_code,
+                    members=self.members or None,
+                    say=say,
+                    complain=complain,
+                )
+            )
+            say(f"Following {' and '.join(names)}; Ctrl-C stops.")
+            stop.wait()

@@ -4,7 +4,6 @@ import contextlib
 import shlex
 import shutil
 import sys
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,13 +11,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lettaspace.cli.app import DEMO, App, cataloged, exists, json_option, letta_option
-from lettaspace.cli.commands.sync import bring_in, letta_directory, summarise
+from lettaspace.cli.lettadir import (
+    Brought,
+    bring_in,
+    goes_both_ways,
+    letta_directory,
+    summarise,
+)
 from lettaspace.cli.remote import open_space
 from lettaspace.cli.text import counted, field
 
 if TYPE_CHECKING:
     from lettaspace.conversation.space import Space
-    from lettaspace.letta.report import Report
     from lettaspace.remote.account import Account
 
 PORT = 7430
@@ -41,6 +45,7 @@ class _Target:
 @letta_option
 @click.option("--once", is_flag=True, help="Only bring in what is new; serve nothing.")
 @click.option("--watch/--no-watch", default=True, help="Follow Letta's directory. Default: yes.")
+@click.option("--read-only", is_flag=True, help="Write nothing into Letta's directory.")
 @click.option("--no-host", is_flag=True, help="Leave the account's host alone.")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help=f"Default: {PORT}.")
 @click.option(
@@ -58,6 +63,7 @@ def command(
     letta: Path | None,
     once: bool,
     watch: bool,
+    read_only: bool,
     no_host: bool,
     port: int | None,
     host: str,
@@ -70,7 +76,8 @@ def command(
     The viewer is served on this machine alone. Its address holds a random token; who opens it
     once may look on in that browser. On any other --host, secrets in the messages are redacted.
 
-    Where somebody is signed in the space is kept in sync with the account's host meanwhile.
+    Where somebody is signed in the space is kept in sync with the account's host meanwhile, and
+    what comes from there is written into Letta's directory, too.
 
     Where there is no Letta directory, a small demo space is made beside your own: in the
     directory `demo` of the home. Your own space is left alone. One that is an account's is
@@ -81,15 +88,17 @@ def command(
     target = _target(app, letta)
     with contextlib.ExitStack() as stack:
         if not once:
+            from lettaspace.cli.following import complain, followed, mention
             from lettaspace.cli.serving import Serving
 
             # Before the import, so that an address that cannot be had is said at once.
             serving = Serving(host, port, names, redact=not no_redact)
             stack.callback(serving.close)
-        account = None if no_host else Account.load(target.home)
+        account = Account.load(target.home)
         space = stack.enter_context(open_space(target.home, account))
         directory = target.directory
-        report = None if directory is None else bring_in(space, directory)
+        both_ways = not read_only and goes_both_ways(space, account)
+        brought = None if directory is None else bring_in(space, directory)
         conversations = space.conversations()
         held = {
             "agents": len(space.agents()),
@@ -102,31 +111,32 @@ def command(
                 "demo": target.demo,
                 "home": str(target.home),
                 **held,
-                "sync": report and {"directory": str(directory), **report.to_json()},
+                "sync": brought and {"directory": str(directory), **brought.imported.to_json()},
             }
             app.out.json(form if once else {**form, "url": serving.url})
         else:
-            _tell(app, target, report, held)
+            _tell(app, target, brought, held)
             if once:
                 _say_what_next(app, target, first)
         if not once:
-            beside = _beside(space, directory if watch else None, account)
+            watched = directory if watch else None
+            said = [str(watched)] if watched is not None else []
+            other = _hosts(space, None if no_host else account)
+            if other is not None:
+                said.append(other.host)
+            beside = followed(
+                space, watched, other, both_ways=both_ways, say=mention, complain=complain
+            )
             if not app.json:
-                serving.announce(app.out, list(beside))
+                serving.announce(app.out, said)
             sys.stdout.flush()
-            serving.run(space, directory, list(beside.values()), browser=browser)
+            serving.run(space, directory, [beside], browser=browser)
 
 
-def _beside(
-    space: "Space", directory: Path | None, account: "Account | None"
-) -> dict[str, AbstractContextManager[None]]:
-    """What is followed while the viewer is served, by what it is called."""
-    from lettaspace.cli.following import complain, host_followed, letta_followed, mention
-
-    found: dict[str, AbstractContextManager[None]] = {}
-    if directory is not None:
-        found[str(directory)] = letta_followed(space, directory, say=mention, complain=complain)
-    if account is not None:
+def _hosts(space: "Space", account: "Account | None") -> "Account | None":
+    """The account whose host is followed: none where the space is not its own, which is said."""
+    if account is not None and not goes_both_ways(space, account):
+        from lettaspace.cli.following import complain
         from lettaspace.errors import Conflict
         from lettaspace.remote.linking import Link
 
@@ -134,9 +144,8 @@ def _beside(
             Link(space, account).close()
         except Conflict as error:
             complain(str(error))
-        else:
-            found[account.host] = host_followed(space, account, say=mention, complain=complain)
-    return found
+            return None
+    return account
 
 
 def _target(app: App, letta: Path | None) -> _Target:
@@ -175,14 +184,14 @@ def _is_an_accounts(home: Path) -> bool:
         return replicas.own(connection) is not None
 
 
-def _tell(app: App, target: _Target, report: "Report | None", held: dict[str, Any]) -> None:
+def _tell(app: App, target: _Target, brought: Brought | None, held: dict[str, Any]) -> None:
     out = app.out
     if target.demo:
         out.line(f"There is no Letta Code directory at {field(str(letta_directory(None)))}.")
         out.line("This is a demo space with invented content; your own space was not touched.")
         out.line()
-    if report is not None and target.directory is not None:
-        summarise(report, target.directory, out)
+    if brought is not None and target.directory is not None:
+        summarise(brought, target.directory, out)
         out.line()
     out.line(
         f"The space at {field(str(target.home))} holds "
