@@ -39,6 +39,7 @@ class Web:
     """In the fetcher's place: pages by address, and a list of what was asked for."""
 
     development = False
+    trusted = None
     place = nullcontext
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ patch releases of Python. Source: the IANA special-purpose address registries.
 import socket
 import threading
 from collections.abc import Callable
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
@@ -45,6 +45,20 @@ _SPECIAL_V6 = tuple(
         "3fff::/20",
     )
 )
+_HOME = tuple(
+    map(
+        ip_network,
+        (
+            "10.0.0.0/8",
+            "100.64.0.0/10",  # also of networks that people lay over the internet
+            "172.16.0.0/12",
+            "192.168.0.0/16",
+            "fc00::/7",
+        ),
+    )
+)
+# Clouds' metadata services that are in these.
+_NOBODYS_HOME = tuple(map(ip_network, ("100.100.100.200/32", "fd00:ec2::/32", "fd20:ce::/32")))
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 # The system's resolver cannot be given a time and cannot be stopped, so each look-up has a
@@ -63,6 +77,14 @@ def is_public(address: Address) -> bool:
 def is_loopback(address: Address) -> bool:
     """Whether an address is this machine's own."""
     return meant(address).is_loopback
+
+
+def is_home(address: Address) -> bool:
+    """Whether an address is this machine's, or one in a private network that people have."""
+    address = meant(address)
+    if any(address in network for network in _NOBODYS_HOME):
+        return False
+    return address.is_loopback or any(address in network for network in _HOME)
 
 
 def meant(address: Address) -> Address:

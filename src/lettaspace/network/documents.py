@@ -71,13 +71,18 @@ class Document:
         raise InvalidInput(f"DID document: key {fragment} is of an unknown type")
 
     def endpoint(
-        self, fragment: str, type_: str | None = None, *, development: bool = False
+        self,
+        fragment: str,
+        type_: str | None = None,
+        *,
+        development: bool = False,
+        trusted: str | None = None,
     ) -> str:
         """The origin where a service is, such as `https://host.example`, without a slash.
 
         `type_` is what the service has to be. Raises NotFound if there is none with this id,
         and InvalidInput for another type, or an endpoint that is more than an origin or may
-        not be fetched from.
+        not be fetched from; `development` and `trusted` as in `targets.parse`.
         """
         entry = self._find(self._services, fragment)
         if entry is None:
@@ -88,22 +93,24 @@ class Document:
         if type(url) is not str:
             raise InvalidInput(f"DID document: service {fragment} has no endpoint")
         try:
-            target = parse(url, development=development)
+            target = parse(url, development=development, trusted=trusted)
         except FetchError as error:
             raise InvalidInput(f"DID document: service {fragment}: {error}") from None
         if target.path != "/":
             raise InvalidInput(f"DID document: service {fragment} has a path")
         return target.origin
 
-    def space_host(self, *, development: bool = False) -> str:
+    def space_host(self, *, development: bool = False, trusted: str | None = None) -> str:
         """The origin of the host of this authority's spaces: its own entry, else the PDS.
 
         Raises NotFound and InvalidInput as `endpoint` does.
         """
         try:
-            return self.endpoint(SPACE_HOST, SPACE_HOST_TYPE, development=development)
+            return self.endpoint(
+                SPACE_HOST, SPACE_HOST_TYPE, development=development, trusted=trusted
+            )
         except NotFound:
-            return self.endpoint(PDS, PDS_TYPE, development=development)
+            return self.endpoint(PDS, PDS_TYPE, development=development, trusted=trusted)
 
     def _find(self, entries: tuple[dict[str, Any], ...], fragment: str) -> dict[str, Any] | None:
         names = (fragment, self.did + fragment)

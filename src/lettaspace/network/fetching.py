@@ -25,8 +25,9 @@ from urllib.parse import urljoin
 import httpcore
 
 from lettaspace import __version__
-from lettaspace.network.addresses import Address, Lookup, is_loopback, is_public, lookup
-from lettaspace.network.targets import FetchError, Target, loopback, parse
+from lettaspace.network.addresses import Address, Lookup, lookup
+from lettaspace.network.reach import Reach
+from lettaspace.network.targets import FetchError, Target, loopback
 from lettaspace.network.wire import TooMuch, Wire
 
 AGENT = f"lettaspace/{__version__}"
@@ -73,13 +74,15 @@ class Fetcher:
     name to the last byte. `at_once` are the connections to one host; more wait for their turn.
     `total` are all fetches under way, waiting ones included; one more raises Busy at once. With
     fewer than there are threads to call from, slow hosts cannot take them all. `trust` replaces
-    the public certificate authorities.
+    the public certificate authorities. `development` and `trusted` are those of `Reach`; where a
+    redirect leads nothing is trusted.
     """
 
     def __init__(
         self,
         *,
         development: bool = False,
+        trusted: str | None = None,
         patience: float = 8.0,
         at_once: int = 4,
         total: int = 6,
@@ -87,6 +90,8 @@ class Fetcher:
         lookup: Lookup = lookup,
     ) -> None:
         self.development = development
+        self.trusted = trusted
+        self.reach = Reach(development, trusted)
         self._patience = patience
         self._free = threading.BoundedSemaphore(total)
         self._turns = _Turns(at_once)
@@ -111,13 +116,17 @@ class Fetcher:
         deadline = self._deadline(patience)
         extra = dict(headers or {})
         with self.place():
+            reach = self.reach
             for _ in range(redirects + 1):
-                target = parse(url, development=self.development)
-                fetched = self._exchange("GET", target, {"accept": accept} | extra, limit, deadline)
+                target = reach.parse(url)
+                fetched = self._exchange(
+                    "GET", target, {"accept": accept} | extra, limit, deadline, reach
+                )
                 location = fetched.headers.get("location")
                 if not redirects or location is None or fetched.status not in _REDIRECTS:
                     return fetched
                 url, extra = _join(fetched.url, location), {}
+                reach = Reach(self.development)
         raise FetchError("redirected too often")
 
     def post(
@@ -132,10 +141,10 @@ class Fetcher:
     ) -> Fetched:
         """The answer to a POST; redirects are not followed. Raises FetchError."""
         deadline = self._deadline(patience)
-        target = parse(url, development=self.development)
+        target = self.reach.parse(url)
         sent = {"accept": "*/*", "content-type": media_type} | dict(headers or {})
         with self.place():
-            return self._exchange("POST", target, sent, limit, deadline, body)
+            return self._exchange("POST", target, sent, limit, deadline, self.reach, body)
 
     def get_json(
         self,
@@ -180,6 +189,7 @@ class Fetcher:
         headers: dict[str, str],
         limit: int,
         deadline: float,
+        reach: Reach,
         body: bytes | None = None,
     ) -> Fetched:
         """One request to one host and its answer."""
@@ -188,7 +198,7 @@ class Fetcher:
         wire: Wire | None = None
         try:
             with self._turns.at(target.host, deadline):
-                wire = Wire(self._addresses(target, deadline), deadline, limit + _MAX_HEAD)
+                wire = Wire(self._addresses(target, deadline, reach), deadline, limit + _MAX_HEAD)
                 return self._ask(wire, method, target, headers, limit, body)
         except (TimeoutError, httpcore.TimeoutException):
             raise FetchError("took too long", transient=True, sent=_sent(wire)) from None
@@ -233,17 +243,21 @@ class Fetcher:
                     raise TooMuch
         return Fetched(target.origin + target.path, response.status, received, bytes(content))
 
-    def _addresses(self, target: Target, deadline: float) -> list[Address]:
+    def _addresses(
+        self, target: Target, deadline: float, reach: Reach | None = None
+    ) -> list[Address]:
         """Where to connect. Any address of a name that may not be asked spoils them all."""
         if self.development and (own := loopback(target.host)) is not None:
             return [own]
-        if (left := deadline - time.monotonic()) <= 0:
-            raise TimeoutError
-        found = self._lookup(target.host, left)
-        allowed = all(
-            is_public(address) or (self.development and is_loopback(address)) for address in found
-        )
-        if not found or not allowed:
+
+        def lookup(name: str) -> list[Address]:
+            if (left := deadline - time.monotonic()) <= 0:
+                raise TimeoutError
+            return self._lookup(name.strip("[]"), left)
+
+        found = lookup(target.host)
+        reach = reach or self.reach
+        if not found or not reach.allows(target.host, target.port, found, lookup):
             # One reason for both: which names exist inside is not for outsiders.
             raise FetchError("host has no public address", transient=not found)
         return found[:_MAX_ADDRESSES]

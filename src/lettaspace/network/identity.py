@@ -103,13 +103,17 @@ class Resolver:
     def space_host(self, did: str) -> str:
         """The origin of the host of an authority's spaces. Raises IdentityError."""
         with _reasons():
-            return self.document(did).space_host(development=self._fetcher.development)
+            return self.document(did).space_host(
+                development=self._fetcher.development, trusted=self._fetcher.trusted
+            )
 
     def service(self, did: str, fragment: str) -> str:
         """The origin of a DID's service with this id, such as `#notify`. Raises IdentityError."""
         with _reasons():
             document = self.document(did)
-            return document.endpoint(fragment, development=self._fetcher.development)
+            return document.endpoint(
+                fragment, development=self._fetcher.development, trusted=self._fetcher.trusted
+            )
 
     def document(self, did: str, *, refresh: bool = False) -> Document:
         """The document of a DID; a `did:key` has none. Raises IdentityError."""

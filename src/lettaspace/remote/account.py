@@ -44,6 +44,9 @@ class Account:
     loopback: bool
     """Whether the host is this machine, so that others' addresses may be, too."""
     capabilities: Capabilities
+    trusted: bool = False
+    """Whether the host, whose address was typed here, is inside a private network: then it and
+    its accounts are found there."""
 
     @classmethod
     def load(cls, home: Path) -> "Account | None":
@@ -61,10 +64,12 @@ class Account:
             or type(host) is not str
             or how not in get_args(How)
             or type(form.get("loopback")) is not bool
+            or form.get("trusted") not in (None, host)
         ):
             raise Damaged(f"{path} is not an account file; sign in again")
         capabilities = Capabilities.read(form.get("capabilities"))
-        return cls(home, did, handle, host, how, form["loopback"], capabilities)
+        trusted = form.get("trusted") is not None
+        return cls(home, did, handle, host, how, form["loopback"], capabilities, trusted)
 
     def json(self) -> dict[str, Any]:
         """What is kept of it."""
@@ -74,6 +79,7 @@ class Account:
             "host": self.host,
             "auth": self.how,
             "loopback": self.loopback,
+            "trusted": self.host if self.trusted else None,
             "capabilities": self.capabilities.json(),
         }
 
@@ -127,7 +133,13 @@ class Account:
         """What is asked for addresses that others name."""
         from lettaspace.network.fetching import Fetcher
 
-        return Fetcher(development=self.loopback)
+        return Fetcher(**self.beside)
+
+    @property
+    def beside(self) -> dict[str, Any]:
+        """What addresses that others name may lead to beside the public: `development` and
+        `trusted`, as `network.fetching.Fetcher` takes them."""
+        return {"development": self.loopback, "trusted": self.host if self.trusted else None}
 
     def resolver(self) -> "Resolver":
         """What is asked who a DID is."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from lettaspace.atproto.scopes import BASE
 from lettaspace.errors import HostRefused, NotFound, Unreachable
 from lettaspace.network.fetching import Fetcher
-from lettaspace.network.targets import FetchError, Target, parse
+from lettaspace.network.targets import FetchError, Target
 
 _NEEDED: Final[dict[str, object]] = {
     "authorization_response_iss_parameter_supported": True,
@@ -86,7 +86,7 @@ def _document(url: str, fetcher: Fetcher) -> dict[str, Any] | None:
 def address(url: Any, fetcher: Fetcher, what: str) -> Target:
     """An address that another names. Raises HostRefused unless it may be fetched from."""
     try:
-        return parse(url if type(url) is str else "", development=fetcher.development)
+        return fetcher.reach.parse(url if type(url) is str else "")
     except FetchError as error:
         raise _unusable(what, str(error)) from None
 

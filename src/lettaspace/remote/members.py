@@ -109,7 +109,7 @@ class _Members:
         link = self._link
         with reasons():
             document = link.resolver.document(did)
-            origin = document.endpoint(PDS, PDS_TYPE, development=link.account.loopback)
+            origin = document.endpoint(PDS, PDS_TYPE, **link.account.beside)
         replica = replicas.add_member(link.space.database, self._space, did, origin)
         if replica.rev is not None and replica.rev >= rev and replica.problem is None:
             self._report.unchanged.append(did)
@@ -129,7 +129,10 @@ class _Members:
     ) -> Client:
         """A client of a host that somebody else named."""
         auth = None if credentials is None else credentials.auth_for(audience)
-        return Client(origin, auth=auth, transport=Checked(development=self._link.account.loopback))
+        account = self._link.account
+        if account.trusted and origin == account.host:
+            return Client(origin, auth=auth)  # which the user named as well
+        return Client(origin, auth=auth, transport=Checked(development=account.loopback))
 
 
 def _note(link: Link, error: HostRefused) -> None:

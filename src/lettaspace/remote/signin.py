@@ -9,8 +9,9 @@ host is. An address (`https://host.example`) is a host's, and whose account it i
 somebody signed in there; the document of the account has to name that host, then.
 
 Addresses on this machine are taken only where the user typed one: `http://localhost:2583`, or a
-did:web of localhost. Then what the host's documents name may be on this machine, too. Nothing is
-saved before all has gone well.
+did:web of localhost. Then what the host's documents name may be on this machine, too. A host in a
+private network is taken where the user typed its address, https; then its documents and those of
+its accounts are, too. Nothing is saved before all has gone well.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,11 +31,12 @@ from lettaspace.errors import (
     SignedOut,
     Unreachable,
 )
+from lettaspace.network.addresses import is_home, lookup
 from lettaspace.network.didweb import document_url
 from lettaspace.network.documents import PDS, PDS_TYPE, Document
 from lettaspace.network.fetching import Fetcher
 from lettaspace.network.identity import IdentityError, Resolver
-from lettaspace.network.targets import FetchError, loopback, parse
+from lettaspace.network.targets import FetchError, Target, loopback, parse
 from lettaspace.remote.account import Account, How
 from lettaspace.remote.discovery import discover
 from lettaspace.remote.keeping import InMemory
@@ -46,6 +48,14 @@ from lettaspace.remote.xrpc import Client
 PATIENCE: Final = 600.0
 """Seconds that somebody has to agree in the browser."""
 
+_LOOKUP_SECONDS = 5.0
+
+_PLAIN = (
+    "not https: whoever is in the same network could read the password and all that is kept; "
+    "give the host a certificate"
+)
+_TYPE_IT = "; for a host in a private network type its address, https://NAME"
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -55,10 +65,12 @@ class Place:
     loopback: bool
     did: str | None = None
     handle: str | None = None
+    trusted: bool = False
+    """Whether it is in a private network, and the user typed its address."""
 
     @property
     def fetcher(self) -> Fetcher:
-        return Fetcher(development=self.loopback)
+        return Fetcher(development=self.loopback, trusted=self.host if self.trusted else None)
 
 
 def find(who: str) -> Place:
@@ -151,7 +163,9 @@ def _settle(home: Path, place: Place, did: str, tokens: Tokens, how: How) -> Acc
             place = _confirmed(place, did)
         with Client(place.host, auth=session) as client:
             capabilities = probe(client, did, place.fetcher)
-        account = Account(home, did, place.handle, place.host, how, place.loopback, capabilities)
+        account = Account(
+            home, did, place.handle, place.host, how, place.loopback, capabilities, place.trusted
+        )
         _replace(account, session.tokens())
     except BaseException:
         _end(session)
@@ -186,15 +200,36 @@ def _end(session: Session) -> None:
 
 
 def _host(url: str) -> Place:
+    """The host that the user typed the address of, wherever it is."""
     try:
         target = parse(url, development=True)
-        local = loopback(target.host) is not None
-        parse(url, development=local)
     except FetchError as error:
-        raise InvalidInput(f"{url}: {error}") from None
+        target = _at_home(url, error)
+    local = loopback(target.host) is not None
+    if not local and target.scheme != "https":
+        raise InvalidInput(f"{url}: {_PLAIN}")
     if target.path != "/":
         raise InvalidInput(f"{url}: the address of a host has no path")
-    return Place(target.origin, local)
+    return Place(target.origin, local, trusted=not local and _is_inside(target))
+
+
+def _at_home(url: str, error: FetchError) -> Target:
+    """An address of a form that only hosts in private networks may have."""
+    origin = url.removesuffix("/").lower()
+    with suppress(FetchError):
+        target = parse(url, trusted=origin)
+        if target.origin == origin and _is_inside(target):
+            return target
+    raise InvalidInput(f"{url}: {_PLAIN if origin.startswith('http://') else error}") from None
+
+
+def _is_inside(target: Target) -> bool:
+    """Whether a host is in a private network, as far as can be told."""
+    try:
+        found = lookup(target.host.strip("[]"), _LOOKUP_SECONDS)
+    except TimeoutError:
+        return False
+    return any(map(is_home, found))
 
 
 def _is_local(who: str) -> bool:
@@ -210,7 +245,7 @@ def _confirmed(place: Place, did: str) -> Place:
     """The place with whose account it is, which has to be of its host."""
     resolver = Resolver(place.fetcher)
     document = _document(did, resolver)
-    named = _endpoint(document, place.loopback)
+    named = _endpoint(document, place.loopback, place.fetcher.trusted)
     if named != place.host:
         raise NotFound(f"{did} is not an account of {place.host}: its document names {named}")
     return replace(place, did=did, handle=_handle(document, resolver, place.loopback))
@@ -235,9 +270,9 @@ def _document(did: str, resolver: Resolver) -> Document:
         return resolver.document(did)
 
 
-def _endpoint(document: Document, local: bool) -> str:
+def _endpoint(document: Document, local: bool, trusted: str | None = None) -> str:
     try:
-        return document.endpoint(PDS, PDS_TYPE, development=local)
+        return document.endpoint(PDS, PDS_TYPE, development=local, trusted=trusted)
     except (InvalidInput, NotFound) as error:
         raise NotFound(f"{document.did}: {error}") from None
 
@@ -249,7 +284,8 @@ def _identity(who: str) -> Iterator[None]:
     except IdentityError as error:
         if error.transient:
             raise Unreachable(f"{who}: {error}", sent=False) from None
-        raise NotFound(f"{who}: {error}") from None
+        hint = "" if "public" not in str(error) else _TYPE_IT
+        raise NotFound(f"{who}: {error}{hint}") from None
 
 
 def _explained(error: HostRefused, host: str) -> HostRefused:
