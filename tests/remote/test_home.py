@@ -10,7 +10,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import trustme
 import uvicorn
 
 from lettaspace.atproto.keys import SigningKey
+from lettaspace.conversation.leaves import BLOB_BYTES, make_leaf
 from lettaspace.conversation.records import SPACE_TYPE, default_space
 from lettaspace.conversation.space import Space
 from lettaspace.errors import Damaged, InvalidInput, NotFound
@@ -202,3 +203,23 @@ def test_what_is_kept_is_of_the_accounts_own_host(box: Box, home: Path) -> None:
     account = Account.load(home)
     assert account is not None
     assert not account.trusted
+
+
+def test_whether_a_host_leaks_blobs_is_learnt_when_it_has_some(box: Box, home: Path) -> None:
+    account = with_password(home, find(BOX), MIRA, PASSWORD)
+    account = account.learnt(replace(account.capabilities, leaks_blobs=None))
+    leaf, blobs = make_leaf(BLOB_BYTES, b"a picture" * 9000, "application/octet-stream")
+    with Space.open(home) as space:
+        attach_empty(space.database, account.did, account.host)
+    with Space.open(home) as space, Link(space, account) as link:
+        exchange(link)
+        assert Account.load(home) == account
+        space.repo.apply_writes([Create("org.example.note", "leaf", {"a": leaf})], blobs=blobs)
+        exchange(link)
+        found = Account.load(home)
+        assert found is not None
+        assert found.capabilities.leaks_blobs is False
+        # Whoever has signed out meanwhile stays so.
+        found.sign_out()
+        found.learnt(replace(found.capabilities, leaks_blobs=True))
+        assert Account.load(home) is None

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import func, select
 
 from lettaspace.atproto.keys import SigningKey
 from lettaspace.conversation import records
+from lettaspace.conversation.leaves import BLOB_BYTES, make_leaf
 from lettaspace.errors import Damaged, HostRefused, Unreachable
 from lettaspace.network.fetching import Fetcher
 from lettaspace.remote.capabilities import Capabilities
+from lettaspace.remote.hostrepo import HostRepo
 from lettaspace.remote.keeping import InMemory
 from lettaspace.remote.limits import Limits
-from lettaspace.remote.probe import SCRATCH, probe, spaces
+from lettaspace.remote.probe import probe, spaces
 from lettaspace.remote.sessions import Session, Tokens
 from lettaspace.remote.xrpc import Client
+from lettaspace.server import tables
+from lettaspace.server.host import Host
+from lettaspace.space import schema
+from lettaspace.space.writes import Create, Delete
 from tests.remote.august import August, august
 from tests.remote.auths import Bearer
 from tests.remote.authserver import AuthServer
@@ -56,16 +64,45 @@ def opened(auth: AuthServer, tokens: Tokens, fetcher: Fetcher) -> Client:
     return Client(auth.origin, auth=session)
 
 
+def refer(client: Client, did: str) -> None:
+    """A record of the account's own that needs a blob."""
+    leaf, blobs = make_leaf(BLOB_BYTES, b"a picture" * 9000, "application/octet-stream")
+    ((cid, blob),) = blobs.items()
+    repo = HostRepo(client, str(records.default_space(did)), did)
+    repo.upload_blob(blob, cid)
+    repo.apply([Create("org.example.note", "one", {"picture": leaf})])
+
+
 def test_a_host_as_they_are_now(auth: AuthServer, fetcher: Fetcher) -> None:
     with opened(auth, auth.grant(SigningKey.generate("p256")), fetcher) as client:
-        assert probe(client, auth.did, fetcher) == GOOD
-        scratch = f"at://{auth.did}/space/{records.SPACE_TYPE}/{SCRATCH}"
-        asked = {"space": scratch, "repo": auth.did}
-        assert client.query("com.atproto.space.listRecords", asked)["records"] == []
-        assert client.query("com.atproto.space.listBlobs", asked)["cids"] == []
+        before = left(auth.host)
+        assert probe(client, auth.did, fetcher) == replace(GOOD, leaks_blobs=None)
+        assert left(auth.host) == before
         assert spaces(client) == []
+    with signed_in(auth.host, auth.did) as client:
+        refer(client, auth.did)
+        assert probe(client, auth.did, fetcher) == GOOD
+        HostRepo(client, str(records.default_space(auth.did)), auth.did).apply(
+            [Delete("org.example.note", "one")]
+        )
     (sentence,) = GOOD.words()
     assert "HTTP message signatures" in sentence
+
+
+def left(host: Host) -> list[int]:
+    """How many repos, spaces and uploads there are."""
+    with host.database.read() as connection:
+        return [
+            connection.execute(select(func.count()).select_from(table)).scalar_one()
+            for table in (schema.repos, tables.spaces, tables.uploads, schema.blobs)
+        ]
+
+
+@contextmanager
+def signed_in(host: Host, did: str) -> Iterator[Client]:
+    account = host.accounts.get(did)
+    with Client(host.config.origin, auth=Bearer(host.sessions.open(account).access)) as client:
+        yield client
 
 
 def test_an_app_password(auth: AuthServer, fetcher: Fetcher) -> None:
@@ -73,7 +110,7 @@ def test_an_app_password(auth: AuthServer, fetcher: Fetcher) -> None:
     given = auth.host.sessions.open(account, "laptop")
     with opened(auth, Tokens(given.access, given.refresh), fetcher) as client:
         found = probe(client, auth.did, fetcher)
-    assert found == replace(GOOD, delegates=False)
+    assert found == replace(GOOD, delegates=False, leaks_blobs=None)
     assert "cannot read other members' repos" in found.words()[1]
 
 
@@ -85,8 +122,11 @@ def test_a_host_of_august(old: August, fetcher: Fetcher, app: bool) -> None:
     with Client(old.origin) as client:
         answer = client.procedure("com.atproto.server.createSession", body)
         client.auth = Bearer(answer["accessJwt"])
+        known = probe(client, account.did, fetcher)
+        assert known == Capabilities("dpop", delegates=not app, leaks_blobs=None)
+        assert "shows once it has some" in known.words()[-1]
+        refer(client, account.did)
         found = probe(client, account.did, fetcher)
-        assert spaces(client) == []
     assert found == Capabilities("dpop", delegates=not app, leaks_blobs=True)
     text = " ".join(found.words())
     assert "August 2026" in text

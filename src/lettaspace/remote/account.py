@@ -9,7 +9,7 @@ Kept in `account.json` of the home, which holds nothing secret; the tokens are w
 puts them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
@@ -86,6 +86,15 @@ class Account:
     def save(self) -> None:
         """Raises StoreUnavailable."""
         write_private(self.home / ACCOUNT_FILE, self.json())
+
+    def learnt(self, capabilities: Capabilities) -> "Account":
+        """The account with what is known of its host by now, kept unless somebody else has signed
+        in or it was signed out meanwhile. Raises StoreUnavailable."""
+        newer = replace(self, capabilities=capabilities)
+        with self.keeping.locked():
+            if newer != self and Account.load(self.home) == self:
+                newer.save()
+        return newer
 
     def forget(self) -> None:
         """Keeps neither the account nor its tokens; the space stays. Raises StoreUnavailable."""

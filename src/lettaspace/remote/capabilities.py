@@ -1,4 +1,4 @@
-"""What is known of a host: found out by `probe` at sign-in, kept with the account."""
+"""What is known of a host: found out by `probe` at sign-in and later, kept with the account."""
 
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -68,6 +68,7 @@ class Capabilities:
             )
         elif self.leaks_blobs is None:
             said.append(
-                "Whether it gives blobs to anybody could not be tried. lettaspace seals them all."
+                "Whether it gives blobs to anybody shows once it has some. lettaspace seals every "
+                "blob."
             )
         return said

@@ -67,6 +67,8 @@ def exchange(
     with link.space.database.read() as connection:
         before = replicas.own(connection)
     done = Exchange(link.syncer(progress).sync(pull=pull, push=push))
+    if done.own.blobs:
+        link.look_for_leaks()
     if members is None and pull and is_shared(link):
         members = link.account.capabilities.delegates
         done.kept_out = not members

@@ -7,13 +7,21 @@ with.
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Final, Self
 
 from lettaspace.atproto.keys import VerifyingKey
 from lettaspace.atproto.tokens import ACCOUNT_KEY
 from lettaspace.conversation.space import Space
-from lettaspace.errors import Conflict, Damaged, InvalidInput, NotFound, Unreachable
+from lettaspace.errors import (
+    Conflict,
+    Damaged,
+    HostRefused,
+    InvalidInput,
+    NotFound,
+    Unreachable,
+)
 from lettaspace.network.identity import IdentityError, Resolver
 from lettaspace.remote import replicas
 from lettaspace.remote.account import Account
@@ -87,6 +95,17 @@ class Link:
             progress=progress,
             sleep=self._sleep,
         )
+
+    def look_for_leaks(self) -> None:
+        """Finds out whether the host gives its blobs to anybody, once, now that it has some."""
+        from lettaspace.remote.probe import leaks_blobs
+
+        account = self.account
+        if account.capabilities.leaks_blobs is not None:
+            return
+        with suppress(HostRefused, Unreachable):
+            found = leaks_blobs(self.client, self.host.space, account.did, account.fetcher())
+            self.account = account.learnt(replace(account.capabilities, leaks_blobs=found))
 
     def keys(self, did: str) -> Keys:
         """The key of a replica's author: as it was the last time, or asked for again."""

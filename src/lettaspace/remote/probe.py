@@ -2,33 +2,33 @@
 
     capabilities = probe(client, did, fetcher)
 
-Leaves an empty repo in a space of the account's own, `…/probe`, and nothing else. Source:
-protocol, sections 1 (the two generations), 10 (limits) and 12 (black-box checks).
+It is left as it was. Source: protocol, sections 1 (the two generations), 10 (limits) and 12
+(black-box checks).
 """
 
-import secrets
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from lettaspace.atproto.cid import CID
 from lettaspace.atproto.proof import Generation
-from lettaspace.atproto.uri import SpaceRef, parse_space_ref
+from lettaspace.atproto.uri import parse_space_ref
 from lettaspace.conversation import records
 from lettaspace.errors import HostRefused, Unreachable
 from lettaspace.network.fetching import Fetcher
 from lettaspace.network.targets import FetchError
 from lettaspace.remote.capabilities import Capabilities
+from lettaspace.remote.hostrepo import MAX_BLOB
 from lettaspace.remote.xrpc import Client
 
 SCRATCH: Final = "probe"
-"""The key of the space that is written to for a moment."""
+"""The key of a space that there is none of, but where an older lettaspace has looked around."""
 
 _LIST: Final = "com.atproto.space.listSpaces"
 _DELEGATION: Final = "com.atproto.space.getDelegationToken"
 _CREATE: Final = "com.atproto.simplespace.createSpace"
-_BLOB: Final = 1024
-"""Bytes of the blob that is asked for."""
+_DELETE: Final = "com.atproto.simplespace.deleteSpace"
+_BLOBS: Final = "com.atproto.space.listBlobs"
 
 
 def probe(client: Client, did: str, fetcher: Fetcher) -> Capabilities:
@@ -38,14 +38,15 @@ def probe(client: Client, did: str, fetcher: Fetcher) -> Capabilities:
     with this session; SignedOut, Unreachable.
     """
     spaces(client)
+    own = str(records.default_space(did))
     return Capabilities(
-        _generation(client), _delegates(client, did), _leaks_blobs(client, did, fetcher)
+        _generation(client), _delegates(client, own), leaks_blobs(client, own, did, fetcher)
     )
 
 
 def spaces(client: Client) -> list[str]:
     """The URIs of the spaces of our type that an account writes in or governs, of the host's
-    first 100, without the one that `probe` made.
+    first 100, without what an older lettaspace left behind.
 
     Raises HostRefused if the host does not speak spaces, or not with this session.
     """
@@ -83,8 +84,10 @@ def _generation(client: Client) -> Generation | None:
     }
     for generation, body in bodies.items():
         try:
-            client.procedure(_CREATE, body | rest)
-            return generation  # the policy notwithstanding
+            made = client.procedure(_CREATE, body | rest)
+            with suppress(HostRefused, Unreachable):  # the policy notwithstanding
+                client.procedure(_DELETE, {"space": made["uri"]})
+            return generation
         except HostRefused as error:
             if error.error in ("UnsupportedPolicy", "SpaceAlreadyExists"):
                 return generation
@@ -93,48 +96,28 @@ def _generation(client: Client) -> Generation | None:
     return None
 
 
-def _delegates(client: Client, did: str) -> bool:
+def _delegates(client: Client, space: str) -> bool:
     try:
-        client.query(_DELEGATION, {"space": str(records.default_space(did))})
+        client.query(_DELEGATION, {"space": space})
     except HostRefused:
         return False
     return True
 
 
-def _leaks_blobs(client: Client, did: str, fetcher: Fetcher) -> bool | None:
-    """Whether a blob that one private record refers to is given to anybody."""
-    from lettaspace.conversation.leaves import BLOB_BYTES, OCTETS, make_leaf
-    from lettaspace.remote.hostrepo import HostRepo
-    from lettaspace.space.writes import Create, Delete
-
-    space = SpaceRef(did, records.SPACE_TYPE, SCRATCH)
-    rkey, head = f"probe-{secrets.token_hex(8)}", secrets.token_hex(20)
-    leaf, blobs = make_leaf(BLOB_BYTES, secrets.token_bytes(_BLOB), OCTETS)
-    ((cid, blob),) = blobs.items()
-    record = {
-        "agent": records.Address(space, did).uri(records.AGENT, rkey),
-        "head": head,
-        "branch": "probe",
-        "updatedAt": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z"),
-        "bundles": [{"head": head, "content": leaf}],
-    }
-    repo = HostRepo(client, str(space), did)
+def leaks_blobs(client: Client, space: str, did: str, fetcher: Fetcher) -> bool | None:
+    """Whether a blob that the account's records in a space refer to is given to anybody who asks
+    for it; None where there is no such blob, or it cannot be told."""
+    asked = {"space": space, "repo": did, "limit": 1}
     try:
-        repo.upload_blob(blob, cid)
-        repo.apply([Create(records.MEMORY, rkey, record)])
+        cids = client.query(_BLOBS, asked)["cids"]
     except HostRefused:
         return None
+    if not cids:
+        return None
+    query = urlencode({"did": did, "cid": cids[0]})
+    url = f"{client.origin}/xrpc/com.atproto.sync.getBlob?{query}"
     try:
-        return _given(client.origin, did, str(cid), fetcher) == blob
+        given = fetcher.get(url, redirects=2, limit=MAX_BLOB)
     except FetchError:
         return None
-    finally:
-        with suppress(HostRefused, Unreachable):
-            repo.apply([Delete(records.MEMORY, rkey)])
-
-
-def _given(origin: str, did: str, cid: str, fetcher: Fetcher) -> bytes:
-    """What the public method for blobs answers to a stranger."""
-    query = urlencode({"did": did, "cid": cid})
-    url = f"{origin}/xrpc/com.atproto.sync.getBlob?{query}"
-    return fetcher.get(url, redirects=2).body
+    return given.status == 200 and str(CID.for_raw(given.body)) == cids[0]
