@@ -377,6 +377,12 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
 
 @pytest.mark.parametrize(("kind", "examples"), [(Convergence, 30), (Three, 20), (InTurn, 10)])
 def test_everybody_ends_with_everything(where: Setup, kind: type[Convergence], examples: int):
+    run(where, kind, examples)
+
+
+def run(where: Setup, kind: type[Convergence], examples: int) -> None:
+    """So many histories at a host."""
+
     class Here(kind):  # type: ignore[valid-type, misc]
         pass
 
