@@ -18,7 +18,7 @@ from tests.letta.build import Store, b1, message, row, rows
 
 KEYS = [
     "directory", "dryRun", "incomplete", "agents", "outcomes", "messages", "conversations",
-    "damage", "remote", "restored", "parted", "memories",
+    "damage", "remote", "restored", "parted", "memories", "differences",
 ]  # fmt: skip
 
 

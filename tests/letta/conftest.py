@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from lettaspace.conversation.space import Space
-from tests.letta.build import Store
+from lettaspace.letta.restoring import restore
+from tests.letta.build import Store, b1, rows
+from tests.letta.sides import AT_ONCE, Side
+from tests.remote.apart import Host, Machine
 
 OpenSpace = Callable[[str], Space]
 
@@ -42,3 +45,22 @@ def open_space(tmp_path: Path) -> Iterator[OpenSpace]:
 @pytest.fixture
 def space(open_space: OpenSpace) -> Space:
     return open_space("a")
+
+
+@pytest.fixture
+def host() -> Host:
+    return Host()
+
+
+@pytest.fixture
+def sides(open_space: OpenSpace, store: Store, tmp_path: Path, host: Host) -> list[Side]:
+    """Two machines; the talk began on the first, and the second was given it."""
+    store.agent()
+    store.conversation(rows(b1()), prompt=None)
+    a = Side(Machine(open_space("a")), store.path)
+    b = Side(Machine(open_space("b")), tmp_path / "b")
+    a.sync(host)
+    a.reconcile()
+    b.machine.sync(host)
+    restore(b.space, b.path, rest=AT_ONCE)
+    return [a, b]

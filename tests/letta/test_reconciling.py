@@ -3,117 +3,26 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lettaspace.conversation import jsontext
 from lettaspace.conversation.space import Space
-from lettaspace.letta.differing import Difference, differences
+from lettaspace.letta.differing import differences
 from lettaspace.letta.directory import encode_name, list_directory
 from lettaspace.letta.importer import import_directory
-from lettaspace.letta.reconciling import ReconcileReport, reconcile
+from lettaspace.letta.reconciling import reconcile
 from lettaspace.letta.restoring import restore
 from lettaspace.remote.branches import diverge
-from tests.letta.build import AGENT, KEY, Store, at, b1, compaction, message, row, rows
+from tests.letta.build import AGENT, KEY, Store, at, b1, compaction, message, rows
 from tests.letta.conftest import OpenSpace
 from tests.letta.helpers import digest
 from tests.letta.killing import killed_writing
-from tests.letta.test_restoring import AT_ONCE, append, read, read_rows
-from tests.remote.apart import Host, Machine, agree
-
-Json = dict[str, Any]
-
-
-@dataclass
-class Side:
-    """A machine: a space, and Letta's directory."""
-
-    machine: Machine
-    path: Path
-
-    @property
-    def space(self) -> Space:
-        return self.machine.space
-
-    def reconcile(self) -> ReconcileReport:
-        return reconcile(self.space, self.path, part=diverge, rest=AT_ONCE)
-
-    def sync(self, host: Host) -> None:
-        """First what others wrote: so it is compared with the directory field by field."""
-        self.machine.sync(host)
-        self.reconcile()
-        self.machine.sync(host)
-
-    def differences(self) -> list[Difference]:
-        return differences(self.space, self.path)
-
-    def turn(self, number: int, said: str, key: str = KEY, name: str = "a") -> None:
-        """Letta answers: two messages with ids and row ids of its own."""
-        parent = read_rows(self.path, key)[-1]["id"]
-        own = f"{name}{number:07x}", f"{name}{number + 1:07x}"
-        append(
-            self.path,
-            [
-                row(message(number, "user", said, created=at(number)), own[0], parent),
-                row(message(number + 1, "assistant", f"{said}!"), own[1], own[0]),
-            ],
-            key,
-        )
-
-    def said(self, key: str = KEY) -> list[str]:
-        """The texts in the window, as Letta would load them."""
-        latest = {each["message"]["id"]: each["message"] for each in read_rows(self.path, key)[1:]}
-        ids = read(self.path, key)["in_context_message_ids"]
-        return ["".join(p.get("text", "") for p in latest[each]["content"]) for each in ids]
-
-    @property
-    def keys(self) -> list[str]:
-        return [each.key for each in list_directory(self.path).conversations]
-
-    def all_said(self) -> set[tuple[str, ...]]:
-        return {tuple(self.said(key)) for key in self.keys}
-
+from tests.letta.sides import AT_ONCE, Json, Side, append, read, read_rows, settled
+from tests.remote.apart import Host, Machine
 
 TALK = ["List the jars.", "Looking.", "plum\nfig", "Two jars: plum and fig."]
-
-
-@pytest.fixture
-def host() -> Host:
-    return Host()
-
-
-@pytest.fixture
-def sides(open_space: OpenSpace, store: Store, tmp_path: Path, host: Host) -> list[Side]:
-    """Two machines; the talk began on the first, and the second was given it."""
-    store.agent()
-    store.conversation(rows(b1()), prompt=None)
-    a = Side(Machine(open_space("a")), store.path)
-    b = Side(Machine(open_space("b")), tmp_path / "b")
-    a.sync(host)
-    a.reconcile()
-    b.machine.sync(host)
-    restore(b.space, b.path, rest=AT_ONCE)
-    return [a, b]
-
-
-def settled(host: Host, *sides: Side) -> None:
-    """They sync till nothing is left to be done, and a further sync changes nothing."""
-    for _ in range(3):
-        for side in sides:
-            side.sync(host)
-    agree(host, *(side.machine for side in sides))
-    before = [(digest(side.path), side.space.repo.rev()) for side in sides]
-    for side in sides:
-        report = side.reconcile()
-        assert report.written == 0, report.to_json()
-        assert report.is_done
-        assert side.differences() == []
-    assert [(digest(side.path), side.space.repo.rev()) for side in sides] == before
-    for side in sides:
-        assert [str(problem) for problem in side.space.verify()] == []
 
 
 def test_nothing_changed(sides: list[Side], host: Host) -> None:

@@ -33,7 +33,7 @@ from tests.lab.store import (
 from tests.letta.conftest import OpenSpace
 from tests.letta.helpers import digest
 from tests.letta.killing import killed_writing
-from tests.letta.test_restoring import AT_ONCE
+from tests.letta.sides import AT_ONCE
 from tests.remote.apart import Host, Machine
 
 Json = dict[str, Any]

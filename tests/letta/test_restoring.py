@@ -38,37 +38,13 @@ from tests.letta.build import (
 )
 from tests.letta.conftest import OpenSpace
 from tests.letta.helpers import digest, only, records, transcript, window, window_ids
+from tests.letta.sides import AT_ONCE, append, read, read_rows
 
 Json = dict[str, Any]
-
-AT_ONCE = Rest(0.0, 0.0)
 
 
 def outcomes(report: RestoreReport) -> list[str]:
     return [str(each.outcome) for each in report.conversations]
-
-
-def read(root: Path, key: str = KEY, name: str = "conversation.json") -> Json:
-    path = root / "conversations" / encode_name(key) / name
-    value: Json = jsontext.loads(path.read_bytes())
-    return value
-
-
-def read_rows(root: Path, key: str = KEY) -> list[Json]:
-    path = root / "conversations" / encode_name(key) / "messages.jsonl"
-    return [jsontext.loads(line) for line in path.read_bytes().split(b"\n") if line]
-
-
-def append(root: Path, made: list[Json], key: str = KEY, window: list[str] | None = None) -> None:
-    """What Letta does in a turn."""
-    directory = root / "conversations" / encode_name(key)
-    with (directory / "messages.jsonl").open("ab") as file:
-        file.write(jsonl(made))
-    value = read(root, key)
-    ids = [*value["in_context_message_ids"], *(each["message"]["id"] for each in made)]
-    value["in_context_message_ids"] = ids if window is None else window
-    value["updated_at"] = value["last_message_at"] = made[-1]["timestamp"]
-    (directory / "conversation.json").write_text(jsontext.dumps(value, indent=2) + "\n")
 
 
 def compacted() -> list[Json]:

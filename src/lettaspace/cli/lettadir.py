@@ -1,6 +1,6 @@
 """What the commands share that read Letta's directory, or bring it and the space together."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lettaspace.conversation.space import Space
     from lettaspace.errors import LettaspaceError
     from lettaspace.letta.agentmemories import MemoryChange
+    from lettaspace.letta.differing import Difference
     from lettaspace.letta.reconciling import ReconcileReport
     from lettaspace.letta.report import ConversationReport, Report
     from lettaspace.letta.restoring import RestoreReport
@@ -54,6 +55,8 @@ class Brought:
 
     imported: "Report"
     reconciled: "ReconcileReport | None" = None
+    differences: "list[Difference] | None" = None
+    """Of a dry run both ways: what is not the same in the directory and in the space."""
 
     @property
     def memories(self) -> "list[MemoryChange]":
@@ -80,7 +83,22 @@ class Brought:
             "restored": None if done is None else done.restored.to_json(),
             "parted": [] if done is None else done.parted,
             "memories": [each.to_json() for each in self.memories],
+            "differences": None
+            if self.differences is None
+            else [each.to_json() for each in self.differences],
         }
+
+
+def look(
+    space: "Space", directory: Path, *, strict: bool = False, both_ways: bool = False
+) -> Brought:
+    """What one of the other two would do. Memories are not looked at: that takes git."""
+    from lettaspace.letta.differing import differences
+
+    brought = bring_in(space, directory, strict=strict, dry_run=True)
+    if both_ways:
+        brought.differences = differences(space, directory)
+    return brought
 
 
 def bring_in(
@@ -152,6 +170,8 @@ def summarise(brought: Brought, directory: Path, out: Output) -> None:
     if brought.reconciled is not None:
         for line in reconciled_lines(brought.reconciled, directory):
             out.line(line)
+    for line in difference_lines(brought.differences or (), directory):
+        out.line(line)
     for line in found:
         out.line(f"! {inert(line)}")
     if report.incomplete:
@@ -169,7 +189,9 @@ def reconciled_lines(report: "ReconcileReport", directory: Path) -> Iterator[str
             yield line if each.ok else f"! {line}"
 
 
-def restored_lines(report: "RestoreReport", directory: Path) -> Iterator[str]:
+def restored_lines(
+    report: "RestoreReport", directory: Path, *, dry_run: bool = False
+) -> Iterator[str]:
     """What was written into Letta's directory, and what was not, a line each."""
     from lettaspace.letta.brought import Outcome
 
@@ -181,7 +203,8 @@ def restored_lines(report: "RestoreReport", directory: Path) -> Iterator[str]:
         if talks:
             rows = counted(report.rows, "message")
             parts.append(f"{counted(talks, 'conversation')} with {rows}")
-        yield f"Into {field(str(directory))}: {', '.join(parts)}"
+        into = "Would go into" if dry_run else "Into"
+        yield f"{into} {field(str(directory))}: {', '.join(parts)}"
     for each in (*report.agents, *report.conversations):
         name = field(each.key or each.name)
         if each.aside is not None:
@@ -190,6 +213,21 @@ def restored_lines(report: "RestoreReport", directory: Path) -> Iterator[str]:
             yield f"{name}: later, for {inert(each.note)}"
         elif each.outcome is Outcome.LEFT and each.note != _NOTHING_SAID:
             yield f"! {name}: not written, for {inert(each.note)}"
+
+
+def difference_lines(found: "Iterable[Difference]", directory: Path) -> Iterator[str]:
+    """What a sync would write into Letta's directory, and what was changed on both sides."""
+    from lettaspace.letta.differing import Reason
+
+    found = list(found)
+    talks = [each for each in found if each.there]
+    if talks:
+        rows = counted(sum(each.there for each in talks), "message")
+        into = field(str(directory))
+        yield f"Would write into {into}: {counted(len(talks), 'conversation')} with {rows}"
+    for each in found:
+        if each.reason is Reason.BOTH:
+            yield f"Both sides changed {field(each.key)}: merged, or one of the two would be a fork"
 
 
 _NOTHING_SAID = "nothing was ever said in it"

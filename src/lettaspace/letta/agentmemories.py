@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lettaspace.conversation.memory import said
 from lettaspace.conversation.records import MEMORY
 from lettaspace.conversation.space import Space
 from lettaspace.errors import LettaspaceError, NotFound
 from lettaspace.letta import memories, synced
 from lettaspace.letta.cloning import is_free
+from lettaspace.letta.memoryrecord import stored_memory
 from lettaspace.letta.memoryreport import MemoryReport, Outcome
+from lettaspace.letta.repository import HEADS, Repository
 from lettaspace.letta.synced import Base, Synced
 
 _SAME = frozenset(
@@ -114,11 +117,15 @@ class AgentMemories:
         key = f"{synced.MEMORY}{agent}"
         known = self._known.get(key)
         revs = self._revs(agent)
-        if known is not None and known.revs == revs and not self._allow_code:
-            is_same = known.mark == refs_mark(path)
-            if is_same:
-                return
-        is_new = is_free(path)
+        is_known = known is not None and known.revs == revs and known.mark == refs_mark(path)
+        if is_known and not self._allow_code:
+            return
+        try:
+            is_new = is_free(path)
+        except (LettaspaceError, OSError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            self.changes.append(MemoryChange(agent, problem=reason or "it cannot be read"))
+            return
         if is_new and revs == "-":
             return
         change = self._bring(agent, path)
@@ -126,8 +133,21 @@ class AgentMemories:
         if change.problem and is_new:
             raise NotFound(change.problem)
         if change.is_done and self._store:
+            # Marks first: what Letta commits, or a pull brings, from here on makes them others.
             now = Synced(agent, mark=refs_mark(path), revs=self._revs(agent))
-            synced.remember(self._space, self._name, key, now, Base({}))
+            if self._is_all_stored(agent, path):
+                synced.remember(self._space, self._name, key, now, Base({}))
+
+    def _is_all_stored(self, agent: str, path: Path) -> bool:
+        """Whether the branch is at the commit that the space has; Letta may have made another
+        one meanwhile."""
+        try:
+            stored = stored_memory(self._space, agent)
+            with said():
+                tip = Repository(path).named(HEADS + stored.branch) if stored is not None else None
+        except LettaspaceError:
+            return False
+        return stored is not None and tip == stored.head
 
     def _bring(self, agent: str, path: Path) -> MemoryChange:
         stored: MemoryReport | None = None

@@ -7,6 +7,7 @@ The watcher brings in what Letta writes in conversations; this one has to be tol
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,8 @@ SETTLE: Final = 0.5
 AGAIN: Final = 2.0
 """Seconds until what Letta was at work in is tried again, and what they grow to."""
 AT_MOST: Final = 60.0
+HURRY: Final = 10.0
+"""Seconds for which writes elsewhere put that off, at most."""
 
 
 class Reconciler:
@@ -57,6 +60,7 @@ class Reconciler:
         self._lock = threading.Lock()
         self._due: float | None = time.monotonic()
         self._memories_due: float | None = None
+        self._waiting_since: float | None = None
         self._pause = AGAIN
         self._is_waiting = False
         self._problem: str | None = None
@@ -79,11 +83,15 @@ class Reconciler:
         """Letta wrote something, which is in the space by now."""
         now = time.monotonic()
         with self._lock:
-            self._memories_due = now + SETTLE
+            if self._memories_due is None:
+                self._memories_due = now + SETTLE
             if self._is_waiting:
                 # Perhaps that was the end of its turn.
                 self._pause = AGAIN
-                self._due = now + AGAIN
+                if self._waiting_since is None:
+                    self._waiting_since = now
+                if self._due is None or self._due > now:
+                    self._due = min(now + AGAIN, self._waiting_since + HURRY)
         self._wake.set()
 
     def _plan(self, when: float) -> None:
@@ -99,7 +107,7 @@ class Reconciler:
                 is_due = self._due is not None and self._due <= now
                 look = self._memories_due is not None and self._memories_due <= now
                 if is_due:
-                    self._due = None
+                    self._due = self._waiting_since = None
                 if is_due or look:
                     self._memories_due = None
             if is_due or look:
@@ -115,28 +123,35 @@ class Reconciler:
     def _once(self, *, everything: bool) -> None:
         try:
             report = self._reconcile() if everything else self._memories()
+            if report.written or not report.is_done:
+                self._on_report(report)
         except Exception as error:
             # Nothing that happens may end the reconciling.
-            text = str(error) if isinstance(error, LettaspaceError) else type(error).__name__
-            if self._problem != text:
-                self._problem = text
-                self._on_problem(f"{self._directory}: {text}")
+            self._complain(error)
             self._later()
             return
         self._problem = None
         if everything and _waits(report):
             self._later()
         elif everything:
-            self._is_waiting = False
-            self._pause = AGAIN
+            with self._lock:
+                self._is_waiting = False
+                self._pause = AGAIN
             self._plan(time.monotonic() + SWEEP)
-        if report.written or not report.is_done:
-            self._on_report(report)
+
+    def _complain(self, error: Exception) -> None:
+        text = str(error) if isinstance(error, LettaspaceError) else type(error).__name__
+        if self._problem != text:
+            self._problem = text
+            with suppress(Exception):  # there is nobody left to tell
+                self._on_problem(f"{self._directory}: {text}")
 
     def _later(self) -> None:
-        self._is_waiting = True
-        self._plan(time.monotonic() + self._pause)
-        self._pause = min(self._pause * 2, AT_MOST)
+        with self._lock:
+            self._is_waiting = True
+            pause = self._pause
+            self._pause = min(pause * 2, AT_MOST)
+        self._plan(time.monotonic() + pause)
 
     def _reconcile(self) -> ReconcileReport:
         return reconcile(

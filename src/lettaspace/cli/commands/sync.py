@@ -16,6 +16,7 @@ from lettaspace.cli.lettadir import (
     check,
     goes_both_ways,
     letta_directory,
+    look,
     summarise,
 )
 from lettaspace.cli.remote import link_to, open_space, signed_in, words
@@ -64,15 +65,15 @@ def command(
         raise click.UsageError("--members asks the host")
     if watch and (app.json or dry_run):
         raise click.UsageError("--watch goes with neither --json nor --dry-run")
-    account = None if dry_run else Account.load(app.home)
+    account = Account.load(app.home)
     if members and account is None:
         signed_in(app)
     directory = letta_directory(letta)
     here = None if letta is None and account is not None and not directory.exists() else directory
     if here is not None:
         check(here)
-    with open_space(app.home, account) as space:
-        syncing = _Syncing(app, space, here, None if no_host else account)
+    with open_space(app.home, None if dry_run else account) as space:
+        syncing = _Syncing(app, space, here, None if no_host or dry_run else account)
         syncing.strict, syncing.allow_code, syncing.members = strict, allow_code, members
         syncing.both_ways = not read_only and goes_both_ways(space, account)
         if watch:
@@ -81,6 +82,10 @@ def command(
             syncing.look()
         else:
             syncing.once()
+
+
+_ROUNDS = 4
+"""So often what the host had more is brought into the directory, and what came of it back."""
 
 
 class _Syncing:
@@ -104,19 +109,23 @@ class _Syncing:
         """The host first, so that what both sides changed is merged field by field; then the
         directory; then the host is given what is new, and where it had more, so is the
         directory."""
-        if self.both_ways:
+        if not self.both_ways:
+            self.bring()
+            self.ask()
+        else:
             self.ask(push=False)
-        self.bring()
-        if self.account is not None and self.failure is None:
-            before = self.came()
-            self.ask(pull=not self.both_ways)
-            if self.both_ways and self.came() != before:
+            for _ in range(_ROUNDS):
                 self.bring()
+                if not self.ask(pull=False):
+                    break
         self.say()
 
     def look(self) -> None:
+        """What would be done, without the host."""
         if self.directory is not None:
-            self.brought = bring_in(self.space, self.directory, strict=self.strict, dry_run=True)
+            self.brought = look(
+                self.space, self.directory, strict=self.strict, both_ways=self.both_ways
+            )
         self.say()
 
     def bring(self) -> None:
@@ -134,29 +143,26 @@ class _Syncing:
         else:
             self.brought.add(brought)
 
-    def ask(self, *, pull: bool = True, push: bool = True) -> None:
-        """The space and the host. What goes wrong is kept for the end."""
+    def ask(self, *, pull: bool = True, push: bool = True) -> bool:
+        """The space and the host; whether something came from there. What goes wrong is kept for
+        the end, and nothing is asked any more."""
         from lettaspace.errors import LettaspaceError
         from lettaspace.remote.exchanging import exchange
 
-        if self.account is None:
-            return
+        if self.account is None or self.failure is not None:
+            return False
         members = (self.members or None) if pull else False
         try:
             with link_to(self.space, self.account) as (link, progress):
                 done = exchange(link, progress, pull=pull, push=push, members=members)
         except LettaspaceError as error:
             self.failure = error
-            return
+            return False
         if self.exchanged is None:
             self.exchanged = done
         else:
             self.exchanged.add(done)
-
-    def came(self) -> tuple[int, int]:
-        """How much the host has given."""
-        done = self.exchanged
-        return (0, 0) if done is None else (done.own.created, done.own.updated)
+        return bool(done.own.created or done.own.updated or done.own.forks)
 
     def say(self) -> None:
         """What was done, and what there is to be looked at."""
@@ -174,6 +180,7 @@ class _Syncing:
             raise failure
 
     def form(self) -> dict[str, Any]:
+        """The whole of it as JSON."""
         from lettaspace.letta.report import Report
 
         remote: dict[str, Any] | None = None
