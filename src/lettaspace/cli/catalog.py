@@ -16,6 +16,7 @@ COMMANDS = {
     "usage": "Add up tokens and cost, by day and model.",
     "export": "Export a conversation without its secrets, or the whole space.",
     "import": "Bring the archive of a whole space in.",
+    "letta": "Letta Code's directory: what differs, restore, resume.",
     "pi": "Bring sessions of pi in, or write conversations as such.",
     "adopt": "Move the space into the account that is signed in.",
     "status": "Say where the space is, what it holds, what is not in it yet.",

@@ -6,13 +6,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from lettaspace.conversation.records import CONVERSATION
+from lettaspace.conversation.records import AGENT, CONVERSATION
 from lettaspace.conversation.space import Space
+from lettaspace.letta import synced
 from lettaspace.letta.bringing import Bringing
 from lettaspace.letta.brought import Outcome
+from lettaspace.letta.build import agent_key
 from lettaspace.letta.change import Reading
-from lettaspace.letta.directory import ConversationDir
+from lettaspace.letta.directory import AgentFile, ConversationDir, read_small
 from lettaspace.letta.doubt import Rest
+from lettaspace.letta.export import agent_file
 from lettaspace.letta.importer import Importer
 from lettaspace.letta.looking import Looking
 from lettaspace.letta.placing import Placing
@@ -73,7 +76,77 @@ def differences(space: Space, directory: Path | str) -> list[Difference]:
     return list(_Comparing(space, importer, restoring).run())
 
 
+@dataclass(frozen=True, slots=True)
+class AgentDifference:
+    """An agent whose file does not say what its record does."""
+
+    key: str
+    """`agent:<id>`."""
+    agent: str
+    """Its record key."""
+    name: str
+    reason: Reason
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "key": self.key,
+            "agent": self.agent,
+            "name": self.name,
+            "reason": str(self.reason),
+        }
+
+
+def agent_differences(space: Space, directory: Path | str) -> list[AgentDifference]:
+    """The same of agents that are not hidden. Raises NotFound if the directory is none of
+    Letta's."""
+    directory = Path(directory)
+    importer = Importer(space, directory, dry_run=True)
+    bringing = Bringing(space, importer, Placing(directory, space.home), Rest(0, 0), dry=True)
+    restoring = Restoring(space, importer, bringing, None)
+    return list(_Comparing(space, importer, restoring).agents())
+
+
 class _Comparing(Looking):
+    def agents(self) -> Iterator[AgentDifference]:
+        here = {agent_key(each.id): each for each in self.importer.listing.agents}
+        stored = {
+            each.rkey: str(each.value.get("name") or "")
+            for each in self.space.repo.records(AGENT)
+            if not each.value.get("hidden")
+        }
+        for rkey, file in here.items():
+            value = read_small(file.path).value or {}
+            if rkey not in stored:
+                if not value.get("hidden") and self.space.repo.get(AGENT, rkey) is None:
+                    yield AgentDifference(
+                        f"{synced.AGENT}{file.id}", rkey, str(value.get("name")), Reason.DIRECTORY
+                    )
+                continue
+            reason = self.reason(file, rkey, value)
+            if reason is not None:
+                yield AgentDifference(f"{synced.AGENT}{file.id}", rkey, stored[rkey], reason)
+        for rkey, name in stored.items():
+            if rkey not in here:
+                reason = Reason.DELETED if self.is_hidden(rkey) else Reason.NOT_HERE
+                yield AgentDifference(f"{synced.AGENT}{rkey}", rkey, name, reason)
+
+    def reason(self, file: AgentFile, rkey: str, value: dict[str, Any]) -> Reason | None:
+        """Which of the two was changed."""
+        with self.space.repo.snapshot() as view:
+            theirs = agent_file(self.space, view, rkey)
+        if not value:
+            return Reason.DAMAGED
+        if theirs is None or {**theirs, "id": file.id} == value:
+            return None
+        known = self.importer.last(f"{synced.AGENT}{file.id}")
+        if known is None:
+            return Reason.DIRECTORY
+        base = known[1].value
+        went_on = [value != base, {**theirs, "id": file.id} != base]
+        if all(went_on):
+            return Reason.BOTH
+        return Reason.DIRECTORY if went_on[0] else Reason.SPACE
+
     def run(self) -> Iterator[Difference]:
         for each in self.importer.listing.conversations:
             if not self.is_same(each) and (found := self.compare(each)) is not None:

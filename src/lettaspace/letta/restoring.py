@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from lettaspace.conversation.records import (
@@ -116,6 +117,11 @@ def restore(
     StoreUnavailable, or Conflict.
     """
     directory = Path(directory)
+    if dry_run and not directory.exists():
+        # As into one that is empty.
+        with TemporaryDirectory() as empty:
+            (Path(empty) / "agents").mkdir()
+            return restore(space, empty, agents=agents, conversations=conversations, dry_run=True)
     try:
         for name in ("agents", "conversations"):
             if not dry_run:
@@ -137,6 +143,8 @@ class Restoring:
         self.bringing = bringing
         self.directory = importer.directory
         self.report = RestoreReport()
+        self.lacks_memory = False
+        """Whether an agent was left because its memory could not be restored."""
         self._memory = memory
         self._agents: dict[str, Brought | None] = {}
         self._keys: dict[str, str] | None = None
@@ -206,6 +214,7 @@ class Restoring:
         try:
             self.memory(rkey, agent_id)
         except LettaspaceError as error:
+            self.lacks_memory = True
             note = f"its memory cannot be restored: {error}"
             return Brought(key, rkey, Outcome.LEFT, note=note)
         return self.bringing.agent(rkey, agent_id)
