@@ -83,8 +83,7 @@ class Reconciler:
         """Letta wrote something, which is in the space by now."""
         now = time.monotonic()
         with self._lock:
-            if self._memories_due is None:
-                self._memories_due = now + SETTLE
+            self._memories_due = now + SETTLE
             if self._is_waiting:
                 # Perhaps that was the end of its turn.
                 self._pause = AGAIN

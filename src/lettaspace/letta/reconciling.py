@@ -148,6 +148,7 @@ class _Reconciling(Looking):
         done = self.new(self.changes.conversations)
         # What became a fork just now, and what gave its place to one.
         done = self.new(Changes(self.space, self.changes.head).conversations) and done
+        done = done and not restoring.lacks_memory
         head = self.changes.head
         if done and head is not None and head != synced.rev(self.space, importer.name):
             synced.set_rev(self.space, importer.name, head)
