@@ -22,7 +22,7 @@ SWEEP: Final = 60.0
 """Seconds between two looks at everything."""
 SETTLE: Final = 0.5
 """Seconds after Letta's last write until the memories are looked at."""
-AGAIN: Final = 2.0
+AGAIN: Final = 1.0
 """Seconds until what Letta was at work in is tried again, and what they grow to."""
 AT_MOST: Final = 60.0
 HURRY: Final = 10.0
