@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from errno import EACCES
 from pathlib import Path
 
 import pytest
 
 from lettaspace.letta.directory import list_directory
+from lettaspace.letta.placing import Placing
 from tests.cli.conftest import Cli
 from tests.cli.machines import Machine, World
 from tests.cli.test_sync_remote import Watching
@@ -203,6 +205,31 @@ def test_o59_a_memory_that_cannot_be_merged(one: Both, two: Both) -> None:
     assert [git(each.memory, "rev-parse", "HEAD") for each in (one, two)] == heads
     for machine in (one, two):
         assert b"<<<<" not in (machine.memory / "human.md").read_bytes()
+
+
+def test_a_directory_that_cannot_be_written_is_read(
+    one: Both, two: Both, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two.sync()
+    two.turn(5, "On two", name="b")
+    two.sync()
+    made = [message(1, "user", "On one", conversation="local-conv-2")]
+    one.store.conversation(rows(made), key="conversation:local-conv-2", created=at(-9))
+
+    def refuse(_placing: Placing) -> Path:
+        raise PermissionError(EACCES, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Placing, "_draft", refuse)
+        done = one("sync", "--letta", one.path)
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "cannot write" in done.err
+    assert "Permission denied" in done.err
+    # What is new there has gone to the host all the same.
+    assert one.remote()["state"] == "in-sync"
+    assert len(one("conversations", "--json").json) == 2
+    one.sync()
+    assert one.window()[-1] == "On two!"
 
 
 def test_code_is_said_once_and_allowed(one: Both, two: Both) -> None:

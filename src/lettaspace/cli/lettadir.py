@@ -64,10 +64,11 @@ class Brought:
 
     def add(self, later: "Brought") -> None:
         """Adds what a later run did: what was only found again counts once."""
-        if self.reconciled is None or later.reconciled is None:
-            return
         self.imported.add(later.imported)
-        self.reconciled.add(later.reconciled)
+        if self.reconciled is None:
+            self.reconciled = later.reconciled
+        elif later.reconciled is not None:
+            self.reconciled.add(later.reconciled)
 
     def failure(self) -> "LettaspaceError | None":
         """What a person has to look at."""

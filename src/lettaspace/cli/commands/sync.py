@@ -104,6 +104,9 @@ class _Syncing:
         self.brought: Brought | None = None
         self.exchanged: Exchange | None = None
         self.failure: LettaspaceError | None = None
+        """Of the host."""
+        self.refusal: LettaspaceError | None = None
+        """Why the directory could not be written."""
 
     def once(self) -> None:
         """The host first, so that what both sides changed is merged field by field; then the
@@ -129,15 +132,21 @@ class _Syncing:
         self.say()
 
     def bring(self) -> None:
-        """The directory and the space."""
+        """The directory and the space. One that cannot be written is read all the same."""
+        from lettaspace.errors import Conflict, StoreUnavailable
+
         if self.directory is None:
             return
-        if not self.both_ways:
-            self.brought = bring_in(self.space, self.directory, strict=self.strict)
-            return
-        brought = bring_both_ways(
-            self.space, self.directory, strict=self.strict, allow_code=self.allow_code
-        )
+        brought: Brought | None = None
+        if self.both_ways and self.refusal is None:
+            try:
+                brought = bring_both_ways(
+                    self.space, self.directory, strict=self.strict, allow_code=self.allow_code
+                )
+            except (StoreUnavailable, Conflict) as error:
+                self.refusal = error
+        if brought is None:
+            brought = bring_in(self.space, self.directory, strict=self.strict)
         if self.brought is None:
             self.brought = brought
         else:
@@ -175,9 +184,10 @@ class _Syncing:
             if self.exchanged is not None and account is not None and self.failure is None:
                 for line in words(self.exchanged, account.host):
                     app.out.line(line)
-        failure = self.failure or (brought.failure() if brought is not None else None)
-        if failure is not None:
-            raise failure
+        conflict = brought.failure() if brought is not None else None
+        for failure in (self.failure, self.refusal, conflict):
+            if failure is not None:
+                raise failure
 
     def form(self) -> dict[str, Any]:
         """The whole of it as JSON."""
