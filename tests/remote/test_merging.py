@@ -20,7 +20,7 @@ from lettaspace.conversation.records import (
     new_message,
 )
 from lettaspace.conversation.space import Space as Space  # the formats it knows
-from lettaspace.remote.merging import divergence, is_blind, is_older, merge, said
+from lettaspace.remote.merging import divergence, is_blind, is_older, later, merge, said
 
 HERE = "at://did:web:mira.example/space/xyz.quasigod.lab.letta.space/self/did:web:mira.example"
 TALK = f"{HERE}/xyz.quasigod.lab.letta.conversation/3menokz37mit4"
@@ -54,7 +54,7 @@ def both_ways(collection: str, one: Any, other: Any, base: Any = None) -> Any:
     return merged
 
 
-@pytest.mark.parametrize("collection", [AGENT, CONVERSATION_STATE, MEMORY, "com.example.note"])
+@pytest.mark.parametrize("collection", [AGENT, CONVERSATION_STATE, "com.example.note"])
 def test_the_later_one_wins(collection):
     old, new = {"updatedAt": NOON, "name": "b"}, {"updatedAt": LATER, "name": "a"}
     assert both_ways(collection, old, new) == new
@@ -208,3 +208,149 @@ def test_it_does_not_matter_whose_version_it_is(one, other, base):
     if merged not in (one, other):
         assert is_older(MESSAGE, one, merged)
         assert is_older(MESSAGE, other, merged)
+
+
+class Git:
+    """Histories of commits, without git: what leads to each."""
+
+    def __init__(self) -> None:
+        self.history: dict[str, frozenset[str]] = {}
+
+    def commit(self, *parents: str) -> str:
+        name = f"{len(self.history):040x}"
+        self.history[name] = frozenset((name,)).union(*(self.history[each] for each in parents))
+        return name
+
+    def independent(self, heads: set[str]) -> set[str]:
+        return {
+            head for head in heads
+            if not any(head != each and head in self.history[each] for each in heads)
+        }  # fmt: skip
+
+    def store(
+        self, old: dict[str, Any] | None, head: str, time: str, *, pack: bool = False
+    ) -> dict[str, Any]:
+        """The next version of a record, as docs/memory.md has it."""
+        known = [] if old is None else [old["head"], *old.get("otherHeads", ())]
+        kept = [] if old is None or pack else list(old["bundles"])
+        if known and known[0] not in self.history[head]:
+            head, aside = known[0], head
+            known.append(aside)
+        others = sorted(self.independent({head, *known}) - {head})
+        has = frozenset[str]().union(*(self.history[each["head"]] for each in kept))
+        for each in (head, *others):
+            if new := self.history[each] - has:
+                kept.append({"head": each, "content": sorted(new)})
+                has |= new
+        value = {"head": head, "branch": "main", "updatedAt": time, "bundles": kept}
+        if others:
+            value["otherHeads"] = others
+        if pack and old is not None:
+            named = [*known, *(b["head"] for b in old["bundles"]), *old.get("included", ())]
+            value["included"] = sorted(set(named) - {head, *others})[:100]
+        return value
+
+    def check(self, value: dict[str, Any]) -> frozenset[str]:
+        """All that a record holds. Its bundles, one after the other, give every history whole."""
+        has: set[str] = set()
+        for bundle in value["bundles"]:
+            has |= set(bundle["content"])
+            assert self.history[bundle["head"]] <= has
+        for head in (value["head"], *value.get("otherHeads", ())):
+            assert self.history[head] <= has
+        return frozenset(has)
+
+
+def test_a_memory_that_went_on_replaces_what_it_came_from():
+    git = Git()
+    first = git.store(None, one := git.commit(), NOON)
+    second = git.store(first, two := git.commit(one), LATER)
+    packed = git.store(second, git.commit(two), LAST, pack=True)
+    assert len(packed["bundles"]) == 1
+    for old, new in ((first, second), (first, packed), (second, packed)):
+        assert both_ways(MEMORY, old, new) == new
+        # Whatever the clocks say: but then it has to be later than either.
+        early = {**new, "updatedAt": "2020-01-01T00:00:00.000Z"}
+        time = old["updatedAt"].replace(".000Z", ".001Z")
+        assert both_ways(MEMORY, old, early) == {**new, "updatedAt": time}
+
+
+def test_of_two_memories_that_went_apart_both_stay():
+    git = Git()
+    base = git.store(None, one := git.commit(), NOON)
+    left = git.store(base, two := git.commit(one), LATER)
+    right = git.store(base, three := git.commit(one), LAST)
+    both = both_ways(MEMORY, left, right)
+    assert (both["head"], both["otherHeads"]) == (three, [two])
+    assert both["updatedAt"] == LAST.replace(".000Z", ".001Z")
+    assert [each["head"] for each in both["bundles"]] == [one, three, two]
+    assert git.check(both) == {one, two, three}
+    # What was made of them both replaces either, and so does what was made of that.
+    merged = git.store(both, git.commit(two, three), "2026-03-06T00:00:00.000Z")
+    assert "otherHeads" not in merged
+    for each in (left, right, both):
+        assert both_ways(MEMORY, each, merged) == merged
+
+
+def test_who_went_on_with_a_part_is_ahead_of_it():
+    git = Git()
+    base = git.store(None, one := git.commit(), NOON)
+    later = git.store(base, two := git.commit(one), NOON)
+    other = git.store(None, lone := git.commit(), LATER)
+    blind = both_ways(MEMORY, base, other)
+    assert (blind["head"], blind["otherHeads"]) == (lone, [one])
+    both = both_ways(MEMORY, later, blind)
+    assert (both["head"], both["otherHeads"]) == (lone, [two])
+    assert git.check(both) == {one, two, lone}
+
+
+def test_there_is_an_end_to_what_a_memory_holds():
+    git = Git()
+    left = right = git.store(None, root := git.commit(), NOON)
+    for _ in range(60):
+        left = git.store(left, git.commit(root), LATER)
+        right = git.store(right, git.commit(root), LAST)
+    assert both_ways(MEMORY, left, right) == right
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["store", "pack", "take", "merge"]),
+            st.integers(0, 2),
+            st.integers(0, 2),
+            st.integers(-2, 2),
+        ),
+        max_size=30,
+    )
+)
+def test_no_commit_is_lost_however_memories_meet(steps):
+    git = Git()
+    records: list[dict[str, Any] | None] = [None] * 3
+    stored: set[str] = set()
+    clock = 100
+    for what, at, other, skew in steps:
+        mine, theirs = records[at], records[other]
+        clock += 1
+        time = f"2026-03-05T12:{(clock + skew) // 60:02}:{(clock + skew) % 60:02}.000Z"
+        if mine is None or what in ("store", "pack"):
+            parents = () if mine is None else (mine["head"],)
+            head = git.commit(*parents)
+            time = time if mine is None or time > mine["updatedAt"] else later(mine)
+            records[at] = git.store(mine, head, time, pack=what == "pack")
+            stored.add(head)
+        elif what == "merge":
+            head = git.commit(mine["head"], *mine.get("otherHeads", ()))
+            records[at] = git.store(mine, head, max(time, later(mine)))
+        elif theirs is not None:
+            records[at] = both_ways(MEMORY, mine, theirs)
+            assert git.check(records[at]) >= git.check(mine) | git.check(theirs)
+    # In the end all hear of all, until nothing changes any more.
+    there = [record for record in records if record is not None]
+    for _ in range(4):
+        for at, _ in enumerate(there):
+            for other in there:
+                there[at] = both_ways(MEMORY, there[at], other)
+    for record in there:
+        assert record == there[0]
+        assert git.check(record) >= stored

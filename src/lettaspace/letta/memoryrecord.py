@@ -54,6 +54,8 @@ class Stored:
     parts: tuple[Part, ...]
     updated_at: str
     cid: CID | None
+    included: tuple[str, ...] = ()
+    """Commits that earlier versions named, and that are in the history of the heads."""
 
     @property
     def size(self) -> int:
@@ -71,6 +73,8 @@ class Stored:
         }
         if self.others:
             value["otherHeads"] = list(self.others)
+        if self.included:
+            value["included"] = list(self.included)
         return value
 
 
@@ -103,6 +107,7 @@ def _stored(record: Record) -> Stored:
         tuple(parts),
         value["updatedAt"],
         record.cid,
+        tuple(value.get("included", ())),
     )
 
 

@@ -24,6 +24,8 @@ MAX_BUNDLES = 20
 MAX_HEADS = 100
 """So many other heads are tied together by one commit."""
 
+MAX_INCLUDED = 100
+
 SMALL = 256 << 10
 """Bytes that later bundles may take together, however small the first one is."""
 
@@ -109,11 +111,13 @@ class Storing:
         if _are_many(parts, 1 + len(others)):
             blobs = {}
             parts = self._bundles([head, *others], [], branch, blobs)
+        included = _included(stored, {head, *others, *(part.head for part in parts)})
         space = self._space
         before = stored.updated_at if stored else None
         result = Stored(
-            self._agent, branch, head, others, tuple(parts), after(space.now(), before), None
-        )
+            self._agent, branch, head, others, tuple(parts), after(space.now(), before), None,
+            included,
+        )  # fmt: skip
         value = result.value(space.address.agent(self._agent))
         write: Write = Create(MEMORY, self._agent, value)
         if stored is not None:
@@ -140,6 +144,16 @@ class Storing:
             parts.append(part)
             known.append(head)
         return parts
+
+
+def _included(stored: Stored | None, named: set[str]) -> tuple[str, ...]:
+    """What the record replaced names, and the new one does not: so that whoever has that one
+    sees without git that nothing of it is lost."""
+    if stored is None:
+        return ()
+    parts = (part.head for part in reversed(stored.parts))
+    every = dict.fromkeys((stored.head, *stored.others, *parts, *stored.included))
+    return tuple(each for each in every if each not in named)[:MAX_INCLUDED]
 
 
 def _are_many(parts: Sequence[Part], heads: int) -> bool:

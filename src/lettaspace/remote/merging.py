@@ -16,12 +16,14 @@ from lettaspace.conversation.records import (
     COMPACTED,
     COMPILED_PROMPT,
     CONVERSATION_STATE,
+    MEMORY,
     MESSAGE,
     is_active,
     rkey_of,
 )
 from lettaspace.conversation.times import after
 from lettaspace.errors import InvalidInput
+from lettaspace.remote.memorymerging import unite
 from lettaspace.space.writes import Value
 
 DIVERGED = "diverged"
@@ -52,9 +54,9 @@ def merge(
 ) -> Value:
     """What both versions of a record become: the same whichever of them is `ours`.
 
-    One of the two, but for messages and states of conversations, where it may have something
-    of both; then it is later by its own time than either. `said_before` is what the version
-    said that both come from (see `said`), where that is known.
+    One of the two, but for messages, states of conversations and memories, where it may have
+    something of both; then it is later by its own time than either. `said_before` is what the
+    version said that both come from (see `said`), where that is known.
     """
     if ours == theirs:
         return ours
@@ -63,6 +65,8 @@ def merge(
         return _message(winner, other, said_before)
     if collection == CONVERSATION_STATE:
         return _state(winner, other)
+    if collection == MEMORY and (united := unite(winner, other)) != winner:
+        return {**united, "updatedAt": later(winner, other)}
     return winner
 
 

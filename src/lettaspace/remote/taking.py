@@ -16,7 +16,7 @@ from lettaspace.atproto import cbor
 from lettaspace.atproto.cid import CID
 from lettaspace.atproto.data import blob_refs
 from lettaspace.conversation.index import find_conversation_id
-from lettaspace.conversation.records import CONVERSATION, MESSAGE, Address, rkey_of
+from lettaspace.conversation.records import CONVERSATION, MEMORY, MESSAGE, Address, rkey_of
 from lettaspace.errors import Damaged, InvalidRecord
 from lettaspace.remote.branches import Divergence, diverge, mend
 from lettaspace.remote.merging import is_blind, is_older, merge, said
@@ -182,6 +182,13 @@ class _Taking:
     def _replace(self, key: Key, value: Value) -> None:
         """What only the host changed."""
         old = self._value(key)
+        if self._terms.own and key.collection == MEMORY:
+            # Who wrote it may not have known of ours, whatever the times: no commit goes.
+            merged = merge(key.collection, old, value)
+            self._update(key, old, merged)
+            if merged != value:
+                self._mirror.set_pushed(None)
+            return
         if self._terms.own and is_older(key.collection, value, old):
             # A write of long ago that arrived late, and took the place of a newer one.
             self._mirror.set_pushed(None)
