@@ -124,17 +124,18 @@ def _reconciled(
     known: set[str] = set()
 
     def tell(report: "ReconcileReport") -> None:
-        """What was done, and once, what was not."""
-        odd: set[str] = set()
+        """What was done; and what was not, once."""
+        left: set[str] = set()
         for line in reconciled_lines(report, directory):
-            if line.startswith("! "):
-                odd.add(line.removeprefix("! "))
+            if line.startswith("! ") or ": later, " in line:
+                left.add(line)
             else:
                 say(line)
-        for line in sorted(odd - known):
-            complain(line)
-        known.clear()
-        known.update(odd)
+        for line in sorted(left - known):
+            (complain if line.startswith("! ") else say)(line.removeprefix("! "))
+        if report.imported.conversations:  # it was not the memories alone
+            known.clear()
+        known.update(left)
 
     reconciler = Reconciler(
         space,

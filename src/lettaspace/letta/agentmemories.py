@@ -7,6 +7,7 @@ last had the same costs a few `stat`s, and no run of git.
 
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +103,14 @@ class AgentMemories:
         """Of those that were looked at, and were not as they had been."""
         self._space = space
         self._name = str(directory.resolve())
-        self._known = synced.load(space, self._name)
         self._allow_code = allow_code
         self._store = store
         self._done: set[str] = set()
+
+    @cached_property
+    def _known(self) -> dict[str, Synced]:
+        """As it is when the first one is brought: nobody else is in the directory then."""
+        return synced.load(self._space, self._name)
 
     def __call__(self, agent: str, path: Path) -> None:
         """Brings an agent's memory, by its record key, to `path` and from there. Raises what

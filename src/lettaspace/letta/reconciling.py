@@ -23,9 +23,8 @@ from lettaspace.letta.brought import Outcome
 from lettaspace.letta.build import agent_key
 from lettaspace.letta.continuing import Part
 from lettaspace.letta.damage import BAD_NAME
-from lettaspace.letta.directory import AgentFile, ConversationDir
+from lettaspace.letta.directory import AgentFile, ConversationDir, list_directory
 from lettaspace.letta.doubt import Rest
-from lettaspace.letta.importer import Importer
 from lettaspace.letta.looking import Changes, Looking
 from lettaspace.letta.report import DIVERGED, FAILED, PARTED, ConversationReport, Report
 from lettaspace.letta.restoring import RestoreReport, Restoring
@@ -99,13 +98,10 @@ def reconcile(
     is none of Letta's, StoreUnavailable, or Conflict.
     """
     directory = Path(directory)
-    importer = Importer(space, directory, dry_run=False, part=part)
-    importer.listing  # noqa: B018 - raises before anything is locked
+    _check(directory)
     memories = AgentMemories(space, directory, allow_code=allow_code)
-    with Restoring.opened(
-        space, directory, rest=rest, memory=memories, importer=importer
-    ) as restoring:
-        report = _Reconciling(space, importer, restoring).run(progress)
+    with Restoring.opened(space, directory, rest=rest, memory=memories, part=part) as restoring:
+        report = _Reconciling(space, restoring.importer, restoring).run(progress)
     report.memories = memories.changes
     return report
 
@@ -115,13 +111,19 @@ def reconcile_memories(
 ) -> ReconcileReport:
     """The same, of the agents' memories alone. Raises NotFound or StoreUnavailable."""
     directory = Path(directory)
-    importer = Importer(space, directory, dry_run=False)
+    _check(directory)
     memories = AgentMemories(space, directory, allow_code=allow_code)
-    with Restoring.opened(space, directory, memory=memories, importer=importer) as restoring:
-        _Reconciling(space, importer, restoring).memories()
-        report = ReconcileReport(importer.report, restoring.report)
+    with Restoring.opened(space, directory, memory=memories) as restoring:
+        _Reconciling(space, restoring.importer, restoring).memories()
+        report = ReconcileReport(restoring.importer.report, restoring.report)
     report.memories = memories.changes
     return report
+
+
+def _check(directory: Path) -> None:
+    """Raises NotFound where there is nothing that could be locked."""
+    if not directory.is_dir():
+        list_directory(directory)
 
 
 class _Reconciling(Looking):

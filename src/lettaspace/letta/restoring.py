@@ -29,6 +29,7 @@ from lettaspace.letta import synced
 from lettaspace.letta.bringing import Bringing
 from lettaspace.letta.brought import Brought, Outcome
 from lettaspace.letta.change import Reading
+from lettaspace.letta.continuing import Part
 from lettaspace.letta.directory import (
     CONVERSATION as CONVERSATION_FILE,
 )
@@ -159,11 +160,12 @@ class Restoring:
         rest: Rest | None = None,
         dry: bool = False,
         memory: Memory | None = None,
-        importer: Importer | None = None,
+        part: Part | None = None,
     ) -> Iterator["Restoring"]:
         placing = Placing(directory, space.home)
         with placing.alone():
-            importer = importer or Importer(space, directory, dry_run=dry)
+            # What is known of the directory is read when nobody else changes it any more.
+            importer = Importer(space, directory, dry_run=dry, part=part)
             bringing = Bringing(space, importer, placing, rest or Rest(), dry=dry)
             yield cls(space, importer, bringing, memory)
 
