@@ -12,11 +12,13 @@ from lettaspace.letta.directory import list_directory
 from lettaspace.letta.placing import Placing
 from tests.cli.conftest import Cli
 from tests.cli.machines import Machine, World
+from tests.cli.test_serving import up
 from tests.cli.test_sync_remote import Watching
 from tests.conversation.memories import commit, git, init
 from tests.letta.build import AGENT, KEY, Store, at, b1, message, row, rows
 from tests.letta.helpers import digest
 from tests.letta.sides import append, read, read_rows
+from tests.waiting import until
 
 
 class Both(Machine):
@@ -280,3 +282,23 @@ def test_followed_on_both_machines(one: Both, two: Both) -> None:
     one.sync()
     two.sync()
     assert (digest(one.path), digest(two.path)) == before
+
+
+def test_up_brings_what_others_write(one: Both, two: Both) -> None:
+    with up(two.home, "--letta", two.path, "--port", "0") as (process, _):
+        until(lambda: two.keys == [KEY])
+        assert two.window() == TALK
+        one.turn(5, "On one")
+        one.sync()
+        until(lambda: two.window()[-1] == "On one!")
+        process.terminate()
+        assert process.wait(60) == 0
+        assert process.stderr.read() == ""
+    before = digest(two.path)
+    one.turn(7, "Later", name="b")
+    one.sync()
+    with up(two.home, "--letta", two.path, "--port", "0", "--read-only") as (process, _):
+        until(lambda: bool(two("search", "Later!", "--json").json["hits"]))
+        process.terminate()
+        assert process.wait(60) == 0
+    assert digest(two.path) == before
