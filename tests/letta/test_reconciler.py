@@ -11,12 +11,13 @@ import pytest
 from lettaspace.conversation.records import MEMORY
 from lettaspace.errors import StoreUnavailable
 from lettaspace.letta import reconciler
+from lettaspace.letta.bringing import Bringing
 from lettaspace.letta.importer import import_directory
 from lettaspace.letta.reconciler import Reconciler
 from lettaspace.letta.reconciling import ReconcileReport
 from lettaspace.remote.branches import diverge
 from tests.conversation.memories import commit, init
-from tests.letta.build import AGENT, KEY, at, message, row
+from tests.letta.build import AGENT, KEY, Store, at, message, row, rows
 from tests.letta.sides import AT_ONCE, Side, append, read_rows
 from tests.remote.apart import Host
 from tests.waiting import until
@@ -153,3 +154,30 @@ def test_who_cannot_be_told_does_not_end_it(sides: list[Side], host: Host) -> No
     finally:
         made.stop()
     assert KEY in a.keys
+
+
+def test_it_stops_between_two_conversations(
+    sides: list[Side], host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = sides
+    store = Store(b.path)
+    for number in (2, 3):
+        made = rows([message(1, "user", f"talk {number}", conversation=f"local-conv-{number}")])
+        store.conversation(made, key=f"conversation:local-conv-{number}", created=at(-number))
+    b.sync(host)
+    a.machine.sync(host)
+    told = Told()
+    real = Bringing.new
+
+    def new(*arguments: Any) -> Any:
+        made._stopping.set()
+        return real(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Bringing, "new", new)
+        with told.by(a) as made:
+            until(lambda: len(a.keys) == 2)
+    assert len(a.keys) == 2
+    assert told.problems == []
+    a.reconcile()
+    assert len(a.keys) == 3

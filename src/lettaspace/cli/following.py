@@ -62,9 +62,7 @@ def followed(
         if directory is not None:
             names.append(str(directory))
             if both_ways:
-                reconciler = stack.enter_context(
-                    _reconciled(space, directory, allow_code, say=say, complain=complain)
-                )
+                reconciler = _reconciler(space, directory, allow_code, say=say, complain=complain)
         if account is not None:
             came = reconciler.came if reconciler is not None else _nothing
             stack.enter_context(
@@ -77,6 +75,10 @@ def followed(
             stack.enter_context(
                 letta_followed(space, directory, say=say, complain=complain, reconciler=reconciler)
             )
+        if reconciler is not None:
+            # The last one to begin and the first one to end: the watcher may wait for it.
+            reconciler.start()
+            stack.callback(reconciler.stop)
         yield names
 
 
@@ -112,11 +114,10 @@ def letta_followed(
         yield
 
 
-@contextmanager
-def _reconciled(
+def _reconciler(
     space: "Space", directory: Path, allow_code: bool, *, say: Say, complain: Say
-) -> Iterator["Reconciler"]:
-    """What comes into the space is in Letta's directory a moment later."""
+) -> "Reconciler":
+    """What comes into the space is in Letta's directory a moment later, once it is started."""
     from lettaspace.cli.lettadir import reconciled_lines
     from lettaspace.letta.reconciler import Reconciler
     from lettaspace.remote.branches import diverge
@@ -137,7 +138,7 @@ def _reconciled(
             known.clear()
         known.update(left)
 
-    reconciler = Reconciler(
+    return Reconciler(
         space,
         directory,
         part=diverge,
@@ -145,11 +146,6 @@ def _reconciled(
         on_report=tell,
         on_problem=complain,
     )
-    reconciler.start()
-    try:
-        yield reconciler
-    finally:
-        reconciler.stop()
 
 
 @contextmanager

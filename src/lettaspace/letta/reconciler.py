@@ -29,6 +29,10 @@ HURRY: Final = 10.0
 """Seconds for which writes elsewhere put that off, at most."""
 
 
+class _Stopped(Exception):
+    """No more: what is missing is for the next run."""
+
+
 class Reconciler:
     """Reconciles in a thread, when there is something to be done, until it is stopped.
 
@@ -70,7 +74,7 @@ class Reconciler:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns when the run that is under way has ended."""
+        """Returns when the conversation that is being brought is whole."""
         self._stopping.set()
         self._wake.set()
         self._thread.join()
@@ -124,6 +128,8 @@ class Reconciler:
             report = self._reconcile() if everything else self._memories()
             if report.written or not report.is_done:
                 self._on_report(report)
+        except _Stopped:
+            return
         except Exception as error:
             # Nothing that happens may end the reconciling.
             self._complain(error)
@@ -152,6 +158,10 @@ class Reconciler:
             self._pause = min(pause * 2, AT_MOST)
         self._plan(time.monotonic() + pause)
 
+    def _check(self) -> None:
+        if self._stopping.is_set():
+            raise _Stopped
+
     def _reconcile(self) -> ReconcileReport:
         return reconcile(
             self._space,
@@ -159,6 +169,7 @@ class Reconciler:
             part=self._part,
             allow_code=self._allow_code,
             rest=self._rest,
+            check=self._check,
         )
 
     def _memories(self) -> ReconcileReport:

@@ -89,19 +89,23 @@ def reconcile(
     allow_code: bool = False,
     rest: Rest | None = None,
     progress: Callable[[ConversationReport], None] | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> ReconcileReport:
     """Brings each side what only the other has.
 
     `part` parts the two branches of a conversation that both went on with. `allow_code` lets
     code into memories' work trees that comes from elsewhere. `rest`: how long Letta must have
-    written nothing for its files to be written. Raises NotFound if the directory
-    is none of Letta's, StoreUnavailable, or Conflict.
+    written nothing for its files to be written. `check` is called again and again; what it
+    raises ends the run, and the next one goes on from there. Raises NotFound if the directory is
+    none of Letta's, StoreUnavailable, or Conflict.
     """
     directory = Path(directory)
     _check(directory)
     memories = AgentMemories(space, directory, allow_code=allow_code)
     with Restoring.opened(space, directory, rest=rest, memory=memories, part=part) as restoring:
-        report = _Reconciling(space, restoring.importer, restoring).run(progress)
+        run = _Reconciling(space, restoring.importer, restoring)
+        run.check = check
+        report = run.run(progress)
     report.memories = memories.changes
     return report
 
@@ -127,6 +131,8 @@ def _check(directory: Path) -> None:
 
 
 class _Reconciling(Looking):
+    check: Callable[[], None] = staticmethod(lambda: None)
+
     def run(self, progress: Callable[[ConversationReport], None] | None) -> ReconcileReport:
         importer, restoring = self.importer, self.restoring
         self.report = ReconcileReport(importer.report, restoring.report)
@@ -174,12 +180,14 @@ class _Reconciling(Looking):
             self.memory(agent)
 
     def memory(self, agent: AgentFile) -> None:
+        self.check()
         rkey = agent_key(agent.id)
         if self.space.repo.get(AGENT, rkey) is not None and not self.is_hidden(rkey):
             with suppress(LettaspaceError):  # which the report has
                 self.restoring.memory(rkey, agent.id)
 
     def conversation(self, directory: ConversationDir) -> ConversationReport:
+        self.check()
         entry = self.bring_in(directory)
         self.importer.report.conversations.append(entry)
         if entry.outcome in (FAILED, DIVERGED):
@@ -222,6 +230,7 @@ class _Reconciling(Looking):
         self.restoring.refresh()
         done = True
         for tid in self.missing(tids):
+            self.check()
             brought = self.restoring.conversation(tid, again=False)
             done = done and (brought is None or brought.outcome is not Outcome.BUSY)
         return done

@@ -254,6 +254,8 @@ class Watcher:
         began = time.monotonic()
         final = {path for path in paths if self._agenda.is_final(path, began)}
         found = [each for path in paths if (each := thing(Path(path))) is not None]
+        if not found:
+            return
         conversations = [each for each in found if isinstance(each, ConversationDir)]
         agents = [each for each in found if isinstance(each, AgentFile)]
         marks = {str(each.path): mark(each) for each in found}
