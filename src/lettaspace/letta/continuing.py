@@ -324,9 +324,11 @@ def told(
     own = {name: there.conversation[name] for name in local if name in there.conversation}
     old = base.value if base is not None else None
     theirs = {**there.conversation, **local}
+    known = True
     if stored is None or not letta_state(stored.value, space.repo.get_blob):
         # What is not said there is not taken away.
         theirs = {**(old or source.value), **theirs}
+        known = False
     value = {**fields.merge(old, source.value, theirs), **own}
     if header is not None and header.get("id") == local.get("id"):
         header = {**header, "id": there.conversation["id"]}
@@ -335,9 +337,19 @@ def told(
         header = {**header, "timestamp": created_at}
     directory = ConversationDir(there.key, source.directory.path)
     manifest = source.manifest
-    if manifest is not None and manifest.get("created_at") == source.created_at:
+    if known and _kind(manifest) == _kind(there.manifest):
+        # Each machine's files have their own; what was said first stays said.
+        header, manifest = there.header, there.manifest
+    elif manifest is not None and manifest.get("created_at") == source.created_at:
         manifest = {**manifest, "created_at": created_at}
     changed = replace(
         source, value=value, directory=directory, created_at=created_at, manifest=manifest
     )
     return changed, header
+
+
+def _kind(manifest: dict[str, Any] | None) -> tuple[Any, ...] | None:
+    """What kind of rows a manifest speaks of: Letta migrates those of older kinds."""
+    if manifest is None:
+        return None
+    return manifest.get("schema_version"), manifest.get("message_format")
