@@ -111,7 +111,7 @@ def check_all_is_there(ledger: Ledger, space: Space) -> None:
         rkeys = {message.rkey: message for message in transcript}
         for message in transcript:
             places[message.rkey].append(talk)
-            _check_place(message, line)
+            _check_place(space, message, line)
             where = f"{message.rkey} ({word(message)}) in {talk}"
             assert message.rkey in active or message.covered_by in rkeys, (
                 f"{where} is in no window and no summary"
@@ -133,10 +133,13 @@ def check_all_is_there(ledger: Ledger, space: Space) -> None:
     assert not lost, f"lost: {[ledger.said[rkey] for rkey in sorted(lost)]}"
 
 
-def _check_place(message: Message, line: Sequence[str]) -> None:
-    """A message stands in the conversation it was written in, or in a fork of it."""
+def _check_place(space: Space, message: Message, line: Sequence[str]) -> None:
+    """A message stands in the conversation it was written in, or in a fork of it; or else in
+    another fork of what that one left, if what it came after went there."""
     said = name(message).removeprefix("=").partition(".")[0]
-    assert said in line, f"{message.rkey} of {said} stands in {line[0]}, a fork of {line[1:]}"
+    assert said in line or _ancestry(space, said)[-1] in line, (
+        f"{message.rkey} of {said} stands in {line[0]}, a fork of {line[1:]}"
+    )
 
 
 def _ancestry(space: Space, talk: str) -> list[str]:

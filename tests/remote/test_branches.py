@@ -806,3 +806,14 @@ def test_three_machines(
         apart.check(apart.machines[0])
     finally:
         apart.close()
+
+
+def test_a_repeated_append_is_the_message_where_it_moved(machines, host, first, talk):
+    (second,) = machines(host, first)
+    of(second, talk).users("p")
+    mine = of(first, talk).handle
+    message = mine.append(user("x"), key="k")
+    agree(host, first, second)
+    (fork,) = forks(first, talk)
+    assert mine.append(user("x"), key="k").rkey == message.rkey
+    assert fork.handle.message(message.rkey).rkey == message.rkey

@@ -110,9 +110,15 @@ class Conversation:
         )
         written = self.space.repo.transact(plan, blobs=encoded.blobs)
         if plan.value is None or not written or written[0].cid is None:
-            return self.message(plan.rkey)
+            return self._wherever(plan.rkey)
         uri = self.space.address.uri(MESSAGE, plan.rkey)
         return reading.fresh(uri, plan.rkey, written[0].cid, plan.value, self.space.repo.get_blob)
+
+    def _wherever(self, rkey: str) -> Message:
+        """A message that may have moved to a fork since it was appended here."""
+        stored = self.space.repo.get(MESSAGE, rkey)
+        uri = self.uri if stored is None else str(stored.value["conversation"])
+        return self.space.message(uri, rkey)
 
     def rewrite(
         self,

@@ -9,12 +9,12 @@ same records. docs/divergence.md is the contract.
 from collections.abc import Collection, Mapping
 from typing import Literal, NamedTuple
 
-from sqlalchemy import bindparam, false, func, select
+from sqlalchemy import Connection, bindparam, false, func, select
 
 from lettaspace.conversation.index import find_conversation_id
 from lettaspace.conversation.origins import fork_tid
 from lettaspace.conversation.records import Address
-from lettaspace.remote.arranging import common, window
+from lettaspace.remote.arranging import Layout, common, window
 from lettaspace.remote.parting import Conversation, Parting
 from lettaspace.space.repo import Transaction
 from lettaspace.space.schema import message_index
@@ -85,10 +85,10 @@ def diverge(
     mine, others = _unlisted(source, mine, others), _unlisted(source, others, mine)
     if mine and moved and (done := _follow(tx, source, mine, others, moved)) is not None:
         return done
-    if not (mine and others):
-        return None
     more, further = _tied_with(source, mine, others), _tied_with(source, others, mine)
     mine, others = mine | (more - further), others | (further - more)
+    if not (mine and others):
+        return None
     side: Side = "theirs" if min(mine) < min(others) else "ours"
     loser, winner = (others, mine) if side == "theirs" else (mine, others)
     rkey = fork_tid(source.rkey, min(loser))
@@ -113,15 +113,32 @@ def _tied_with(source: Conversation, mine: set[str], others: set[str]) -> set[st
     A message gets a seq above all that its machine knows. So of two that share one, neither was
     written by somebody who knew the other, and what came after the one did not know the other.
     """
-    items = source.layout.items
-    shared, own = (
-        {items[rkey].seq for rkey in side if not items[rkey].touched} for side in (others, mine)
-    )
-    common = items.keys() - mine - others
-    tied = {r for r in common if not items[r].touched and items[r].seq in shared - own}
+    layout = source.layout
+    common = layout.items.keys() - mine - others
+    own = _unmoved(layout, common | mine)
+    seqs = {layout.items[rkey].seq for rkey in _unmoved(layout, others)}
+    seqs -= {layout.items[rkey].seq for rkey in own & mine}
+    tied = {rkey for rkey in own & common if layout.items[rkey].seq in seqs}
     if not tied:
         return set()
     return {rkey for rkey in common - source.copies(common) if rkey >= min(tied)}
+
+
+def _unmoved(layout: Layout, rkeys: Collection[str]) -> set[str]:
+    """Those of the messages that have the seq that they were given at first.
+
+    One that was only marked since has it as well: who gives a message another seq puts it behind
+    all others, and so behind what was said later.
+    """
+    found: set[str] = set()
+    lowest: int | None = None
+    for rkey in sorted(rkeys, reverse=True):
+        item = layout.items[rkey]
+        marked = not item.active and lowest is not None and item.seq < lowest
+        if marked or not item.touched:
+            found.add(rkey)
+        lowest = item.seq if lowest is None else min(lowest, item.seq)
+    return found
 
 
 def mend(tx: Transaction, address: Address, conversation: str, new: Collection[str] = ()) -> bool:
@@ -160,6 +177,12 @@ def mend(tx: Transaction, address: Address, conversation: str, new: Collection[s
     return True
 
 
+def tied(connection: Connection, conversation: str) -> bool:
+    """Whether messages of a conversation (its URI) share a seq."""
+    number = find_conversation_id(connection, conversation)
+    return number is not None and _tied.one(connection, id=number) is not None
+
+
 def _follow(
     tx: Transaction,
     source: Conversation,
@@ -173,8 +196,6 @@ def _follow(
     if not gone or max(gone) < max(stayed, default=""):
         return None
     path = _path(source, gone[max(gone)])
-    if not path:
-        return None
     left, staying = source, others
     for uri in path:
         fork = source.at(uri)
@@ -188,11 +209,11 @@ def _follow(
 
 
 def _path(source: Conversation, uri: str) -> list[str]:
-    """The forks from the one that left the source to this conversation; none, if it does not
-    come from there."""
+    """The forks from the one that left the source to this conversation; that one alone, if it
+    left what the source has left, too."""
     path = [uri]
     while not (fork := source.at(path[0])).left(source):
         if fork.parent is None or fork.parent in path:
-            return []
+            return [uri]
         path.insert(0, fork.parent)
     return path

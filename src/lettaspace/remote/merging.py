@@ -215,5 +215,10 @@ def divergence(other: str) -> Value:
     return {"kind": DIVERGED, "note": _PARTED + other}
 
 
+def parted_from(damage: Iterable[Value]) -> list[str]:
+    """The conversations (their TIDs) that such entries name."""
+    return [str(each["note"]).removeprefix(_PARTED) for each in filter(_parts, damage)]
+
+
 def _parts(entry: Value) -> bool:
     return entry["kind"] == DIVERGED and str(entry.get("note")).startswith(_PARTED)

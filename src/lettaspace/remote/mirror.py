@@ -21,6 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import insert
 
 from lettaspace.atproto.cid import CID
+from lettaspace.conversation.records import MESSAGE
 from lettaspace.space import schema
 from lettaspace.space.statement import Statement
 
@@ -180,7 +181,8 @@ class Mirror:
         has arrived is a state in which every reader sees all there is."""
         pushed = self.head().pushed
         last = (
-            select(_ops.collection, _ops.rkey, func.max(_ops.rev).label("rev"))
+            # SQLite takes the place from the row that has the highest revision.
+            select(_ops.collection, _ops.rkey, func.max(_ops.rev).label("rev"), _ops.idx)
             .where(_ops.repo == self.repo, _ops.rev > (pushed or ""))
             .group_by(_ops.collection, _ops.rkey)
             .subquery()
@@ -214,8 +216,9 @@ class Mirror:
                 )
             )
             .where(_held.reason.is_(None), _records.cid.is_distinct_from(_mirror.cid))
-            # What a batch of ours wrote stays together; in it, conversations come first.
-            .order_by(last.c.rev, last.c.collection, last.c.rkey)
+            # What a batch of ours wrote stays together; in it, conversations come first, and then
+            # what it wrote first: a summary before the marks that follow from it.
+            .order_by(last.c.rev, last.c.collection == MESSAGE, last.c.idx)
             .limit(limit)
         )
         return [

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from functools import cached_property
 from itertools import count
 
-from sqlalchemy import func, literal, select
+from sqlalchemy import func, literal, or_, select
 
 from lettaspace.atproto import cbor
 from lettaspace.atproto.cid import CID
@@ -25,7 +25,7 @@ from lettaspace.conversation.records import (
     new_message,
 )
 from lettaspace.remote.arranging import Item, Layout, common, window
-from lettaspace.remote.merging import divergence, later, with_divergences
+from lettaspace.remote.merging import divergence, later, parted_from, with_divergences
 from lettaspace.space import schema
 from lettaspace.space.view import View
 from lettaspace.space.writes import Create, Update, Value, Write
@@ -73,13 +73,13 @@ class Conversation:
         return set(copied(self.rkey, rkeys, Layout(self.view, self.parent).items))
 
     def copied(self, rkeys: Collection[str]) -> set[str]:
-        """Those of its messages that a fork has a copy of under a derived key."""
+        """Those of its messages that a fork has a copy of under a derived key: a fork of this
+        conversation, or of one in which they stood before."""
         records = schema.records.c
+        names = or_(*(func.instr(records.value, literal(uri.encode())) > 0 for uri in self.line()))
         forks = self.view.connection.execute(
             select(records.rkey).where(
-                records.repo == self.view.repo,
-                records.collection == CONVERSATION,
-                func.instr(records.value, literal(self.uri.encode())) > 0,
+                records.repo == self.view.repo, records.collection == CONVERSATION, names
             )
         )
         found: set[str] = set()
@@ -87,6 +87,22 @@ class Conversation:
             there = Layout(self.view, self.address.conversation(rkey)).items
             found.update(copied(rkey, there, rkeys).values())
         return found
+
+    def line(self) -> list[str]:
+        """This conversation, the one that it was parted from, and so on."""
+        line = [self.uri]
+        while (last := self.at(line[-1])).record is not None:
+            left = last.parent
+            if left is None:
+                # Where two machines began one, only the marks tell.
+                state = self.view.get(CONVERSATION_STATE, last.rkey)
+                others = parted_from([] if state is None else state.value.get("damage", []))
+                older = [other for other in others if other < last.rkey]
+                left = self.address.conversation(max(older)) if older else None
+            if left is None or left in line:
+                break
+            line.append(left)
+        return line
 
     def sides(self, ours: Collection[str], theirs: Collection[str]) -> tuple[set[str], set[str]]:
         """Those of both that stand here. A copy is nobody's, nor is what both have."""

@@ -18,7 +18,7 @@ from lettaspace.atproto.data import blob_refs
 from lettaspace.conversation.index import find_conversation_id
 from lettaspace.conversation.records import CONVERSATION, MEMORY, MESSAGE, Address, rkey_of
 from lettaspace.errors import Damaged, InvalidRecord
-from lettaspace.remote.branches import Divergence, diverge, mend
+from lettaspace.remote.branches import Divergence, diverge, mend, tied
 from lettaspace.remote.merging import is_blind, is_older, merge, said
 from lettaspace.remote.mirror import DELETED, INVALID, NO_BLOB, Key, Mirror, There
 from lettaspace.remote.parting import Conversation
@@ -249,14 +249,17 @@ class _Taking:
     def _part(self, unknown: set[str], parted: Mapping[str, Mapping[str, str]]) -> None:
         """Parts the branches of conversations in which both sides went on. `unknown`: messages
         of ours that the host had not when we last looked; `parted` is of that time, too."""
-        for conversation in sorted({*self._arrived, *self._left}):
+        # What follows others has to be gone before it is told who went on in a conversation.
+        for conversation in sorted(
+            {*self._arrived, *self._left}, key=lambda uri: (uri not in self._left, uri)
+        ):
             theirs = self._arrived[conversation]
             ours = (self._messages(conversation) & unknown) - theirs
             ours -= self._known_to(theirs, ours)
             if moved := self._behind(theirs, parted.get(conversation, {})):
                 # Who wrote these did not know that we had moved what they came after.
                 self._diverge(conversation, theirs, ours, moved, is_theirs=True)
-            elif ours:
+            elif ours or tied(self._tx.connection, conversation):
                 self._diverge(conversation, ours, theirs, self._left[conversation])
 
     def _mend(self, unknown: set[str]) -> None:

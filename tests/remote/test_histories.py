@@ -1,0 +1,80 @@
+"""Machines that share a host: whatever they do and however they sync, all is there in the end.
+
+CI runs a few histories of each kind. LETTASPACE_HISTORIES=N runs N of each, and
+LETTASPACE_HISTORIES_SEED=N begins at another seed.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.remote.histories import CALM, Step, World, history, template
+
+COUNT = int(os.environ.get("LETTASPACE_HISTORIES", "10"))
+FIRST = int(os.environ.get("LETTASPACE_HISTORIES_SEED", "0"))
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return template(tmp_path_factory.mktemp("template") / "home")
+
+
+def run(home, tmp_path, steps, machines, seed=0):
+    world = World(tmp_path / "world", home, machines, seed)
+    try:
+        world.run(steps)
+    finally:
+        world.close()
+
+
+@pytest.mark.parametrize("machines", [2, 3])
+def test_random_histories(home, tmp_path, machines):
+    for seed in range(FIRST, FIRST + COUNT):
+        try:
+            run(home, tmp_path, history(seed, machines, CALM), machines, seed)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed} of {machines} machines: {error}") from error
+
+
+def test_a_message_whose_summary_went_elsewhere_is_active_where_it_moved(home, tmp_path):
+    steps = [
+        Step(1, "say"),
+        Step(2, "call"),
+        Step(1, "sync"),
+        Step(1, "compact", size=6),
+        Step(0, "pull"),
+        Step(1, "sync"),
+        Step(2, "pull"),
+        Step(0, "say"),
+    ]
+    run(home, tmp_path, steps, 3, seed=46)
+
+
+def test_branches_that_are_both_there_are_parted_by_whoever_sees_it(home, tmp_path):
+    steps = [
+        Step(1, "say"),
+        Step(0, "say"),
+        Step(1, "say"),
+        Step(0, "sync"),
+        Step(1, "blind"),
+        Step(0, "sync"),
+        Step(0, "compact", size=7),
+        Step(1, "sync"),
+    ]
+    run(home, tmp_path, steps, 2, seed=118)
+
+
+def test_what_landed_first_was_not_therefore_known(home, tmp_path):
+    steps = [
+        Step(1, "say"),
+        Step(1, "compact", size=7),
+        Step(1, "say"),
+        Step(0, "say"),
+        Step(0, "lost"),
+        Step(1, "blind"),
+        Step(1, "say"),
+        Step(0, "say"),
+    ]
+    run(home, tmp_path, steps, 2, seed=12)
