@@ -14,6 +14,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
+from lettaspace.cli import hook as running
+from lettaspace.conversation.space import STORE_FILE
+from lettaspace.letta import hooks
 from tests.cli.machines import Machine, World
 from tests.conversation.memories import git
 from tests.lab.driver import LettaHome
@@ -290,3 +295,29 @@ def test_a_hundred_rounds_while_both_are_followed(letta_lab: Lab, world: World) 
         assert all(f"round {number}" in text for number, text in enumerate(rounds))
         aside = [text_of(m) for m in side.loaded("conversation:local-conv-2")]
         assert sum("meanwhile" in text for text in aside) == ROUNDS // STREAMED
+
+
+def test_a_finished_turn_is_synced_at_once(letta_lab: Lab, world: World) -> None:
+    """Nobody follows the directory: Letta itself starts the sync, by its mod."""
+    home = letta_lab.home("hooked")
+    a = Real(home, world.machine("a"))
+    command = running.command(a.machine.home, a.root)
+    assert hooks.install(home.path / ".letta" / "mods", command)
+    home.ask("Do you hear me?")
+    store = a.machine.home / STORE_FILE
+    until(lambda: store.exists() and any("Do you hear me?" in said for said in a.said()))
+    until(lambda: a.machine.remote()["state"] == "in-sync" and not _runs(a.machine.home))
+
+
+def _runs(home: Path) -> bool:
+    """Whether a sync that the mod started goes on."""
+    return (home / running.AGAIN).exists() or not _is_free(home / running.LOCK)
+
+
+def _is_free(path: Path) -> bool:
+    lock = FileLock(path, timeout=0)
+    try:
+        with lock:
+            return True
+    except Timeout:
+        return False
