@@ -44,6 +44,7 @@ def test_in_the_browser(cli: Cli, auth: AuthServer, home: Path) -> None:
     assert done.out.splitlines() == [
         f"Signed in to {auth.origin} as mira.localhost.",
         "It speaks spaces as they are now, with HTTP message signatures.",
+        "Whether it gives blobs to anybody shows once it has some. lettaspace seals every blob.",
         f"The tokens are kept in {home}/session.json, which nobody else may read.",
     ]
     said = cli("whoami")
@@ -71,7 +72,7 @@ def test_with_a_password(cli: Cli, auth: AuthServer, monkeypatch: pytest.MonkeyP
         "capabilities": {
             "generation": "signature",
             "delegates": True,
-            "leaksBlobs": False,
+            "leaksBlobs": None,
             "limits": {"writes": 200, "body": 1_000_000, "blob": 5_242_880},
         },
     }

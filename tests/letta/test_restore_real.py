@@ -62,11 +62,10 @@ class Real:
             store_memory(self.space, path.parent.name, path)
 
     def reconcile(self) -> None:
-        reconcile(self.space, self.root, part=diverge, memory=self.memory, rest=AT_ONCE)
+        reconcile(self.space, self.root, part=diverge, rest=AT_ONCE)
 
     def sync(self, host: Host) -> None:
         self.machine.sync(host)
-        self.store_memories()
         self.reconcile()
         self.machine.sync(host)
 

@@ -137,6 +137,24 @@ class TestInSync:
         a.space.repo.apply_writes([Delete(NOTE, "two")])
         assert a.sync().pushed == 1
 
+    def test_a_push_alone_writes_nothing_blindly(self, world, a, b):
+        notes(a, "one")
+        a.sync()
+        b.sync()
+        notes(a, "two")
+        a.sync()
+        known = []
+
+        def apply(self, writes, encoded=None):
+            known.append(set(found(b)))
+            return HostRepo.apply(self, writes)
+
+        notes(b, "three")
+        syncer(b, Wrapped(b, apply=apply)).sync(pull=False)
+        assert known == [{"one", "two", "three"}]
+        a.sync()
+        same(world)
+
     def test_more_than_a_checkpoint(self, world, a, monkeypatch):
         monkeypatch.setattr(pushing, "CHECKPOINT", 10)
         for at in range(9):
@@ -152,7 +170,7 @@ class TestInSync:
             notes(a, text)
         left = iter(range(2))
 
-        def apply(self, writes):
+        def apply(self, writes, encoded=None):
             if next(left, None) is None:
                 raise HostRefused("no more", status=403, error="Forbidden")
             return HostRepo.apply(self, writes)
@@ -290,7 +308,7 @@ class TestHeld:
         assert not a.sync().did_something
 
     def test_a_record_that_the_host_refuses_does_not_stop_the_others(self, world, a):
-        def apply(self, writes):
+        def apply(self, writes, encoded=None):
             if any(write.rkey == "bad" for write in writes):
                 raise HostRefused("no", status=400, error="InvalidRecord")
             return HostRepo.apply(self, writes)
@@ -304,7 +322,7 @@ class TestHeld:
         same(world)
 
     def test_where_all_are_refused_it_is_not_the_records(self, a):
-        def apply(self, writes):
+        def apply(self, writes, encoded=None):
             raise HostRefused("no", status=400, error="InvalidRequest")
 
         notes(a, *(f"n{each}" for each in range(50)))
@@ -315,7 +333,7 @@ class TestHeld:
     def test_a_batch_that_is_too_large_goes_in_parts(self, world, a):
         sizes: list[int] = []
 
-        def apply(self, writes):
+        def apply(self, writes, encoded=None):
             sizes.append(len(writes))
             if len(writes) > 3:
                 raise HostRefused("too large", status=413, error="PayloadTooLarge")

@@ -138,8 +138,11 @@ class HostRepo:
             raise
         return RemoteRecord(collection, rkey, self._cid(answer["cid"]), answer["value"])
 
-    def apply(self, writes: Sequence[Write]) -> list[Written]:
-        """All of `writes`, in order, or none.
+    def apply(
+        self, writes: Sequence[Write], *, encoded: Iterable[str] | None = None
+    ) -> list[Written]:
+        """All of `writes`, in order, or none. `encoded`: what `encode` makes of each, where that
+        is known.
 
         No host compares before it swaps: `expected` is not sent. HostRefused has the errors
         RecordAlreadyExists and RecordNotFound. Raises InvalidInput, having sent nothing, for
@@ -147,7 +150,7 @@ class HostRepo:
         """
         if len(writes) > self.limits.writes:
             raise InvalidInput(f"{len(writes)} writes in one batch, not {self.limits.writes}")
-        body = self._body(map(encode, writes))
+        body = self._body(map(encode, writes) if encoded is None else encoded)
         if len(body) > self.limits.body:
             raise InvalidInput(
                 f"a batch of {len(body)} bytes, more than the {self.limits.body} that "

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
-from lettaspace.atproto import data
 from lettaspace.atproto.cid import CID
 from lettaspace.atproto.data import blob_refs
 from lettaspace.errors import Damaged, HostRefused
-from lettaspace.remote.hostrepo import HostRepo
+from lettaspace.remote.hostrepo import HostRepo, encode
 from lettaspace.remote.merging import said
 from lettaspace.remote.mirror import REFUSED, Mirror, Pending, There
 from lettaspace.remote.pulling import Keys
@@ -28,7 +27,7 @@ CHECKPOINT = 5_000
 """Records after which the host's commit is asked for."""
 
 _OVERHEAD = 400
-"""Bytes of a request around its writes, and more than of a write around its value."""
+"""Bytes of a request around its writes, at most."""
 
 _RECORD_FAULTS = frozenset({"InvalidRecord", "InvalidRequest", "BlobNotFound", "InvalidMimeType"})
 """What hosts call it when a single record is at fault, not the account or the space."""
@@ -55,8 +54,15 @@ class Pushed:
 class _Item:
     pending: Pending
     write: Write
-    size: int
+    text: str
+    """The write as it is sent."""
     blobs: Sequence[CID]
+
+    @property
+    def size(self) -> int:
+        """Bytes in a request; as many characters, where all are ASCII."""
+        text = self.text
+        return (len(text) if text.isascii() else len(text.encode())) + 1
 
 
 class Pusher:
@@ -78,13 +84,27 @@ class Pusher:
         self._state = SetHash()
         self._sent: list[Pending] = []
 
-    def push(self) -> None:
-        """What was done is in `pushed`, whatever ends it. Raises Stale when a pull has to come
-        first; Unreachable, SignedOut, HostRefused."""
+    def push(self, *, fresh: bool = True) -> None:
+        """What was done is in `pushed`, whatever ends it. `fresh`: a pull has just come before.
+        Otherwise the host is asked first whether anybody wrote there since: no host compares
+        before it swaps, so what is written blindly takes the place of what they said.
+
+        Raises Stale when a pull has to come first; Unreachable, SignedOut, HostRefused."""
         while pending := self._next():
+            if not fresh:
+                self._look()
+                fresh = True
             for batch in self._batches(pending):
                 self._send(batch)
             self._confirm(pending[-1].rev)
+
+    def _look(self) -> None:
+        """Raises Stale where the host has something that we do not know of."""
+        commit = self._host.latest_commit()
+        with self._repo.database.read() as connection:
+            known = Mirror(connection, self._repo.id).head().rev
+        if commit is not None and commit.rev != known:
+            raise Stale
 
     def _next(self) -> list[Pending]:
         """What is to be pushed next, whole revisions; none, and it is noted that all is there."""
@@ -136,7 +156,8 @@ class Pusher:
                 if record is None:
                     if each.there is not None:
                         gone = Pending(each.key, None, each.there, each.rev)
-                        items.append(_Item(gone, Delete(*each.key), 200, ()))
+                        delete = Delete(*each.key)
+                        items.append(_Item(gone, delete, encode(delete), ()))
                     continue
                 # It may have been written again since we looked; the newest goes.
                 each = Pending(
@@ -150,15 +171,16 @@ class Pusher:
                     continue
                 kind = Create if each.there is None else Update
                 write = kind(*each.key, record.value)
-                size = len(data.dumps(record.value).encode()) + _OVERHEAD
-                items.append(_Item(each, write, size, blob_refs(record.value)))
+                items.append(_Item(each, write, encode(write), blob_refs(record.value)))
         return items
 
     def _send(self, batch: Sequence[_Item], *, again: bool = True) -> None:
         """Sends a batch; in parts, where the host does not take the whole."""
         self._upload(batch)
         try:
-            written = self._host.apply([item.write for item in batch])
+            written = self._host.apply(
+                [item.write for item in batch], encoded=(item.text for item in batch)
+            )
         except HostRefused as error:
             if error.error in ("RecordAlreadyExists", "RecordNotFound"):
                 raise Stale from None

@@ -185,7 +185,7 @@ class Syncer:
                 if pull:
                     report.add_taken(self._puller().pull())
                 if push:
-                    self._push(report)
+                    self._push(report, fresh=pull)
                 return
             except Stale:
                 pull = True
@@ -204,10 +204,10 @@ class Syncer:
                 ) from None
         raise Unreachable("the host's answers keep getting lost", sent=True)
 
-    def _push(self, report: SyncReport) -> None:
+    def _push(self, report: SyncReport, *, fresh: bool) -> None:
         pusher = Pusher(self._repo, self._host, self._keys, progress=self._progress)
         try:
-            pusher.push()
+            pusher.push(fresh=fresh)
         finally:
             report.add_pushed(pusher.pushed)
 
