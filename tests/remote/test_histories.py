@@ -78,3 +78,15 @@ def test_what_landed_first_was_not_therefore_known(home, tmp_path):
         Step(0, "say"),
     ]
     run(home, tmp_path, steps, 2, seed=12)
+
+
+def test_what_was_rewritten_behind_a_lost_answer_stays_said(home, tmp_path):
+    """The host has what we sent first. That we have only marked it since cannot be told by
+    looking at the two; that we said it before can be told by our log."""
+    steps = [
+        Step(1, "say", 4, 3),
+        Step(1, "lost", 5, 8),
+        Step(1, "compact", 7, 1),
+        Step(1, "rewrite", 1, 6),
+    ]
+    run(home, tmp_path, steps, 3, seed=58)

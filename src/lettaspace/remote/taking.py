@@ -16,7 +16,16 @@ from lettaspace.atproto import cbor
 from lettaspace.atproto.cid import CID
 from lettaspace.atproto.data import blob_refs
 from lettaspace.conversation.index import find_conversation_id
-from lettaspace.conversation.records import CONVERSATION, MEMORY, MESSAGE, Address, rkey_of
+from lettaspace.conversation.records import (
+    AGENT,
+    COMPILED_PROMPT,
+    CONVERSATION,
+    CONVERSATION_STATE,
+    MEMORY,
+    MESSAGE,
+    Address,
+    rkey_of,
+)
 from lettaspace.errors import Damaged, InvalidRecord
 from lettaspace.remote.branches import Divergence, diverge, mend, tied
 from lettaspace.remote.merging import is_blind, is_older, merge, said
@@ -25,6 +34,12 @@ from lettaspace.remote.parting import Conversation
 from lettaspace.space import schema
 from lettaspace.space.repo import Transaction
 from lettaspace.space.writes import Create, Delete, Update, Validate, Value, Write
+
+_TIMED = frozenset({AGENT, COMPILED_PROMPT, CONVERSATION_STATE, MEMORY, MESSAGE})
+"""Where every version says when it was written, so that none comes back."""
+
+_MANY = 500
+"""CIDs in one query."""
 
 
 class Change(NamedTuple):
@@ -94,12 +109,15 @@ class _Taking:
         self._seqs: dict[str, int] = {}
         self._landed: dict[Key, int] = {}
         """In which order they came to the host."""
+        self._earlier: set[tuple[Key, CID]] = set()
+        """What the host has that we have said before, and have said otherwise since."""
 
     def run(self, changes: Sequence[Change]) -> None:
         here = self._here(changes)
         there = self._mirror.cids(change.key for change in changes)
         self._mirror.release([change.key for change in changes])
         self._landed = {change.key: change.at for change in changes if change.at is not None}
+        self._earlier = self._said_before(changes, here, there)
         for change in changes:
             self._one(change, here.get(change.key), there.get(change.key))
         parting = self._terms.own and bool(self._touched)
@@ -125,6 +143,30 @@ class _Taking:
             for rkey, cid in self._tx.view.cids(collection, rkeys).items()
         }
 
+    def _said_before(
+        self, changes: Sequence[Change], here: Mapping[Key, CID], there: Mapping[Key, CID]
+    ) -> set[tuple[Key, CID]]:
+        """Versions that were here before ours and that we did not know to be at the host: we sent
+        them, and the answer was lost. Each version has a time of its own, so it is no other's."""
+        wanted = {
+            (change.key, change.cid)
+            for change in changes
+            if change.cid is not None
+            and change.key.collection in _TIMED
+            and here.get(change.key) not in (None, change.cid, there.get(change.key))
+        }
+        ops = schema.ops.c
+        found: set[tuple[Key, CID]] = set()
+        cids = sorted({bytes(cid) for _, cid in wanted})
+        for start in range(0, len(cids) if self._terms.own else 0, _MANY):
+            rows = self._tx.connection.execute(
+                select(ops.collection, ops.rkey, ops.cid).where(
+                    ops.repo == self._tx.view.repo, ops.cid.in_(cids[start : start + _MANY])
+                )
+            )
+            found |= {(Key(row.collection, row.rkey), CID.from_bytes(row.cid)) for row in rows}
+        return found & wanted
+
     def _one(self, change: Change, ours: CID | None, base: CID | None) -> None:
         """`base` is what the host had when we last looked."""
         if change.cid is None:
@@ -138,6 +180,8 @@ class _Taking:
             self._hold(change.key, reason)
         elif ours is None:
             self._create(change.key, change.value, change.data)
+        elif (change.key, change.cid) in self._earlier:
+            self._mirror.set_pushed(None)  # ours comes after it
         elif ours == base or not self._terms.own:
             self._replace(change.key, change.value)
         else:
