@@ -109,6 +109,11 @@ class Served:
         query = urlencode({"space": self.space, "repo": DID, **params})
         return f"/xrpc/com.atproto.space.{method}?{query}"
 
+    def reconnect(self) -> None:
+        """A new connection: a host closes one on which nothing was asked for a while."""
+        self.connection.close()
+        self.connection = Connection(self.port)
+
     def _asked(self, request: bytes) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self.connection.ask(request).body)
         return answer

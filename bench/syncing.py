@@ -134,8 +134,10 @@ def sync(context: Context) -> list[Figure]:
             size, records = _stored(one.space)
             up, _, up_bytes = one.sync()
             bare = _bare(context, one.space)
+            host.reconnect()
             with _machine(second, host) as two:
                 down, _, down_bytes = two.sync()
+                host.reconnect()
                 plain = timed(lambda: _download(host))
                 talk = one.space.conversation(one.space.conversations()[0].uri)
                 for number in range(TEN):
