@@ -181,3 +181,17 @@ def test_the_keys_are_listed_and_the_list_closes(demo: Running, look: Looking) -
     dialog.wait_for(state="detached")
     press(here, "?", "?")
     dialog.wait_for(state="detached")
+
+
+def test_a_list_that_has_closed_is_not_in_the_way_of_the_next(demo: Running, look: Looking) -> None:
+    here = look(demo)
+    seen = here.page.evaluate("""() => {
+      const key = () => dispatchEvent(new KeyboardEvent("keydown", {key: "?"}));
+      const open = () => document.querySelectorAll("dialog[open]").length;
+      key();
+      const first = open();
+      document.querySelector("dialog").close();
+      key();
+      return [first, open()];
+    }""")
+    assert seen == [1, 1]

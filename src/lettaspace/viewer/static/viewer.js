@@ -231,8 +231,13 @@ function fold() {
   for (const each of folds) each.open = open;
 }
 
+// One that has closed stays in the page until its event has come.
+function shownDialog() {
+  return document.querySelector("dialog[open]");
+}
+
 function help() {
-  const shown = document.querySelector("dialog");
+  const shown = shownDialog();
   if (shown) {
     shown.remove();
     return;
@@ -271,7 +276,7 @@ addEventListener("keydown", (event) => {
     if (event.key === "Escape") event.target.blur();
     return;
   }
-  if (document.querySelector("dialog") && event.key !== "?") return;
+  if (shownDialog() && event.key !== "?") return;
   const actions = {
     "/": () => document.getElementById("find").focus(),
     j: () => step(1),
