@@ -7,7 +7,7 @@ A message is known by its text, which begins with the TID of the conversation it
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lettaspace.conversation.message import Message
@@ -102,6 +102,7 @@ def _texts(messages: Iterable[Message]) -> list[str]:
 def check_all_is_there(ledger: Ledger, space: Space) -> None:
     """Every acknowledged message is there once, where it belongs, and says its newest text."""
     places: defaultdict[str, list[str]] = defaultdict(list)
+    strayed: list[tuple[str, list[str]]] = []
     for uri in sorted(info.uri for info in space.conversations()):
         talk = rkey_of(uri)
         line = _ancestry(space, talk)
@@ -111,7 +112,8 @@ def check_all_is_there(ledger: Ledger, space: Space) -> None:
         rkeys = {message.rkey: message for message in transcript}
         for message in transcript:
             places[message.rkey].append(talk)
-            _check_place(space, message, line)
+            if _origin(name(message)) not in line:
+                strayed.append((message.rkey, line))
             where = f"{message.rkey} ({word(message)}) in {talk}"
             assert message.rkey in active or message.covered_by in rkeys, (
                 f"{where} is in no window and no summary"
@@ -131,15 +133,32 @@ def check_all_is_there(ledger: Ledger, space: Space) -> None:
     assert not twice, f"there more than once: {twice}"
     lost = ledger.said.keys() - places.keys()
     assert not lost, f"lost: {[ledger.said[rkey] for rkey in sorted(lost)]}"
+    for rkey, line in strayed:
+        _check_stray(ledger, space, places, rkey, line)
 
 
-def _check_place(space: Space, message: Message, line: Sequence[str]) -> None:
-    """A message stands in the conversation it was written in, or in a fork of it; or else in
-    another fork of what that one left, if what it came after went there."""
-    said = name(message).removeprefix("=").partition(".")[0]
-    assert said in line or _ancestry(space, said)[-1] in line, (
-        f"{message.rkey} of {said} stands in {line[0]}, a fork of {line[1:]}"
-    )
+def _origin(name: str) -> str:
+    """The TID of the conversation that a message was written in."""
+    return name.removeprefix("=").partition(".")[0]
+
+
+def _check_stray(
+    ledger: Ledger,
+    space: Space,
+    places: Mapping[str, Sequence[str]],
+    rkey: str,
+    line: Sequence[str],
+) -> None:
+    """A message stands in the conversation it was written in, or in a fork of it. In another
+    fork of what that one left it stands only where something went that it came after."""
+    said = ledger.said[rkey]
+    shared = set(_ancestry(space, _origin(said.name)))
+    own = [talk for talk in line if talk not in shared]
+    where = f"{rkey} of {_origin(said.name)} stands in {line[0]}, a fork of {line[1:]}"
+    assert len(own) < len(line), where
+    before = said.after or {said.name.removeprefix("=").partition("/")[0]}
+    there = {each for each, talks in places.items() if talks[0] in own and each != rkey}
+    assert any(each in ledger.said and ledger.said[each].name in before for each in there), where
 
 
 def _ancestry(space: Space, talk: str) -> list[str]:
