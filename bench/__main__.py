@@ -26,6 +26,7 @@ from bench import (
     sethash,
     startup,
     syncing,
+    unchanged,
     windows,
 )
 from bench.context import Context
@@ -52,6 +53,7 @@ BENCHMARKS: dict[str, Callable[[Context], list[Figure]]] = {
     "host-writes": host.writes,
     "host-reads": host.reads,
     "sync": syncing.sync,
+    "sync-noop-1000": unchanged.sync,
     "window-at-1m": large.window,
     "append-at-1m": large.append,
 }

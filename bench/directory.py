@@ -55,6 +55,13 @@ def write_one(path: Path, messages: int, *, active: int) -> Written:
     return Written(path, messages, _write(path, 1, messages, active))
 
 
+def write_many(path: Path, conversations: int, messages: int) -> Written:
+    """So many conversations, with so many messages each."""
+    write_agents(path)
+    size = sum(_write(path, number, messages, None) for number in range(1, conversations + 1))
+    return Written(path, conversations * messages, size)
+
+
 def _write(path: Path, number: int, messages: int, active: int | None) -> int:
     """Writes a conversation, and returns the bytes of its rows."""
     rng = Random(number)
