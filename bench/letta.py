@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from bench.directory import write_agents
-from bench.measure import Cost
+from bench.measure import Cost, spawned
 from bench.rows import Json
 from bench.words import Writer
 
@@ -108,6 +108,13 @@ class LettaStore:
 def installed() -> bool:
     """Whether Letta Code is there, with the Node that it brings."""
     return find_spec("letta_code") is not None and all(path.is_file() for path in _payload())
+
+
+def started(home: Path) -> Cost:
+    """The command line, from its start until it has said its version."""
+    node, bundle = _payload()
+    environment = {**os.environ, "HOME": str(home), "LETTA_LOCAL_BACKEND_EXPERIMENTAL": "1"}
+    return spawned([str(node), str(bundle), "--version"], environment)
 
 
 def _payload() -> tuple[Path, Path]:

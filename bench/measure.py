@@ -4,7 +4,7 @@ import gc
 import os
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -34,10 +34,11 @@ def timed(run: Callable[[], object]) -> Cost:
     return Cost(time.perf_counter() - wall, time.process_time() - cpu)
 
 
-def spawned(command: Sequence[str]) -> Cost:
+def spawned(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Cost:
     """The cost of one process from its start to its end. Raises when it fails."""
     before, wall = os.times(), time.perf_counter()
-    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    silence = subprocess.DEVNULL
+    subprocess.run(command, check=True, stdin=silence, stdout=silence, env=environment)
     took, after = time.perf_counter() - wall, os.times()
     used = after.children_user + after.children_system
     return Cost(took, used - before.children_user - before.children_system)

@@ -130,8 +130,9 @@ class Served:
         target = "/xrpc/com.atproto.server.createSession"
         body = _json({"identifier": _HANDLE, "password": _PASSWORD})
         headers = [("Content-Type", "application/json")]
-        token = self._asked(encode("POST", target, headers, body))["accessJwt"]
-        return [("Authorization", f"Bearer {token}")]
+        given = self._asked(encode("POST", target, headers, body))
+        self.tokens: tuple[str, str] = given["accessJwt"], given["refreshJwt"]
+        return [("Authorization", f"Bearer {self.tokens[0]}")]
 
     def _create_space(self) -> str:
         defs = "com.atproto.simplespace.defs#"

@@ -84,6 +84,16 @@ def test_syncing() -> None:
     assert figures["sync-ten-requests"]["figure"] <= 1
 
 
+def test_both_ways() -> None:
+    done = run("--quick", "--json", "sync-noop-1000", "reach")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)["figures"]
+    beside = ["reach-letta"] if installed() else []
+    assert [figure["name"] for figure in figures] == ["sync-noop-1000", "reach", *beside]
+    for figure in figures:
+        check(figure)
+
+
 def check(figure: dict[str, Any]) -> None:
     assert math.isfinite(figure["figure"])
     assert figure["figure"] > 0
