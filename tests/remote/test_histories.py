@@ -90,3 +90,82 @@ def test_what_was_rewritten_behind_a_lost_answer_stays_said(home, tmp_path):
         Step(1, "rewrite", 1, 6),
     ]
     run(home, tmp_path, steps, 3, seed=58)
+
+
+def test_what_is_there_beside_a_fork_was_not_said_behind_what_went_into_it(home, tmp_path):
+    """Three branches, of which one machine has parted two, and another one the same two."""
+    steps = [
+        Step(0, "say"),
+        Step(1, "say"),
+        Step(0, "sync"),
+        Step(1, "pull"),
+        Step(2, "say"),
+        Step(2, "compact", size=6),
+        Step(2, "lost"),
+        Step(2, "say"),
+    ]
+    run(home, tmp_path, steps, 3, seed=83)
+
+
+def test_what_came_after_the_part_of_a_branch_that_was_moved_follows_it(home, tmp_path):
+    """The push that moves the branch ends in the middle."""
+    steps = [
+        Step(1, "call"),
+        Step(1, "say"),
+        Step(1, "result"),
+        Step(1, "call"),
+        Step(1, "lost"),
+        Step(0, "call"),
+        Step(0, "cut", size=7),
+        Step(1, "say"),
+        Step(1, "sync"),
+    ]
+    run(home, tmp_path, steps, 2, seed=33)
+
+
+def test_so_does_what_a_compaction_has_given_another_seq(home, tmp_path):
+    steps = [
+        Step(1, "call"),
+        Step(1, "say"),
+        Step(1, "result"),
+        Step(1, "call"),
+        Step(1, "lost"),
+        Step(1, "compact", size=5),
+        Step(0, "call"),
+        Step(0, "cut", size=7),
+        Step(1, "sync"),
+    ]
+    run(home, tmp_path, steps, 2, seed=33)
+
+
+def test_what_the_host_has_already_is_not_put_back_where_it_stood(home, tmp_path):
+    steps = [
+        Step(1, "call"),
+        Step(1, "say"),
+        Step(1, "result"),
+        Step(1, "sync"),
+        Step(0, "sync"),
+        Step(1, "call"),
+        Step(1, "lost"),
+        Step(1, "compact", size=5),
+        Step(0, "call"),
+        Step(0, "cut", size=7),
+        Step(1, "sync"),
+        Step(0, "call"),
+    ]
+    run(home, tmp_path, steps, 2, seed=33)
+
+
+def test_a_copy_is_one_though_its_original_has_moved(home, tmp_path):
+    steps = [
+        Step(0, "call"),
+        Step(1, "say"),
+        Step(1, "sync"),
+        Step(1, "say"),
+        Step(2, "sync"),
+        Step(1, "lost"),
+        Step(2, "say"),
+        Step(2, "sync"),
+        Step(1, "say"),
+    ]
+    run(home, tmp_path, steps, 3, seed=34)

@@ -71,6 +71,26 @@ def copied(fork: str, rkeys: Iterable[str], originals: Iterable[str]) -> dict[st
     }
 
 
+def near(connection: Connection, repo: int, rkeys: Iterable[str]) -> set[str]:
+    """The messages of a repo, wherever they stand, that some TIDs may be derived from."""
+    found: set[str] = set()
+    for millis in {_millis(rkey) for rkey in rkeys}:
+        if millis > _LAST:
+            continue
+        first = tid.encode(millis * 1000, 0)
+        last = tid.encode(millis * 1000 + 999, tid.MAX_CLOCK_ID)
+        within = _records.rkey >= first if millis == _LAST else _records.rkey.between(first, last)
+        rows = connection.execute(
+            select(_records.rkey).where(
+                _records.repo == repo,
+                _records.collection == MESSAGE,
+                within,
+            )
+        )
+        found.update(rows.scalars())
+    return found
+
+
 def _millis(rkey: str) -> int:
     return tid.decode(rkey)[0] // 1000
 

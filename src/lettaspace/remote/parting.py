@@ -5,7 +5,7 @@ of the side that moves, under their own. Each of the two conversations is left w
 that its side's machine had.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from functools import cached_property
 from itertools import count
 
@@ -15,7 +15,7 @@ from lettaspace.atproto import cbor
 from lettaspace.atproto.cid import CID
 from lettaspace.atproto.syntax import is_tid
 from lettaspace.conversation.forking import strong_ref
-from lettaspace.conversation.origins import copied, copy_tid, is_fork
+from lettaspace.conversation.origins import copied, copy_tid, is_fork, near
 from lettaspace.conversation.records import (
     COMPILED_PROMPT,
     CONVERSATION,
@@ -66,11 +66,15 @@ class Conversation:
             return self.parent == source.uri
         return any(is_fork(self.rkey, source.rkey, rkey) for rkey in self.layout.items)
 
-    def copies(self, rkeys: Iterable[str]) -> set[str]:
+    def copies(self, rkeys: Collection[str]) -> set[str]:
         """Those of the messages that have the key of a copy."""
         if self.parent is None:
             return set()
-        return set(copied(self.rkey, rkeys, Layout(self.view, self.parent).items))
+        found = set(copied(self.rkey, rkeys, Layout(self.view, self.parent).items))
+        # What they are copies of may have moved since.
+        rest = set(rkeys) - found
+        originals = near(self.view.connection, self.view.repo, rest)
+        return found | set(copied(self.rkey, rest, originals))
 
     def copied(self, rkeys: Collection[str]) -> set[str]:
         """Those of its messages that a fork has a copy of under a derived key: a fork of this

@@ -103,12 +103,16 @@ class _Taking:
         # conversation that they went to.
         self._arrived: defaultdict[str, set[str]] = defaultdict(set)
         self._left: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        self._gone_from: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+        """By conversation: the seqs and TIDs of those that left it."""
         self._touched: set[str] = set()
         self._same: set[str] = set()
         """Messages that are here as they are there, whoever sent them."""
         self._seqs: dict[str, int] = {}
         self._landed: dict[Key, int] = {}
         """In which order they came to the host."""
+        self._coming: set[Key] = set()
+        """Whose records are among what has come."""
         self._earlier: set[tuple[Key, CID]] = set()
         """What the host has that we have said before, and have said otherwise since."""
 
@@ -116,6 +120,7 @@ class _Taking:
         here = self._here(changes)
         there = self._mirror.cids(change.key for change in changes)
         self._mirror.release([change.key for change in changes])
+        self._coming = {change.key for change in changes if change.cid is not None}
         self._landed = {change.key: change.at for change in changes if change.at is not None}
         self._earlier = self._said_before(changes, here, there)
         for change in changes:
@@ -268,6 +273,7 @@ class _Taking:
         self._touched |= {old["conversation"], new["conversation"]}
         if old["conversation"] != new["conversation"]:
             self._left[old["conversation"]][key.rkey] = new["conversation"]
+            self._gone_from[old["conversation"]].append((old["seq"], key.rkey))
 
     def _value(self, key: Key) -> Value:
         record = self._tx.view.get(*key)
@@ -300,7 +306,8 @@ class _Taking:
             theirs = self._arrived[conversation]
             ours = (self._messages(conversation) & unknown) - theirs
             ours -= self._known_to(theirs, ours)
-            if moved := self._behind(theirs, parted.get(conversation, {})):
+            ours |= self._followers(conversation) - theirs
+            if moved := self._behind(parted.get(conversation, {})):
                 # Who wrote these did not know that we had moved what they came after.
                 self._diverge(conversation, theirs, ours, moved, is_theirs=True)
             elif ours or tied(self._tx.connection, conversation):
@@ -311,7 +318,9 @@ class _Taking:
         for conversation in sorted(self._touched):
             new = self._arrived[conversation]
             if not new:
+                # What has come back, others may have put elsewhere.
                 new = self._messages(conversation) & unknown
+                new = {rkey for rkey in new if Key(MESSAGE, rkey) not in self._coming}
             elif not self._put_behind(conversation, min(self._seqs[rkey] for rkey in new)):
                 new = set()
             mend(self._tx, self._terms.address, conversation, new)
@@ -361,12 +370,30 @@ class _Taking:
         first = min(self._seqs[rkey] for rkey in theirs)
         return same if first > max(self._seqs[rkey] for rkey in same) else set()
 
-    def _behind(self, theirs: set[str], moved: Mapping[str, str]) -> dict[str, str]:
-        """What we have moved, as far as it was not at the host before one of `theirs`."""
-        first = min((self._landed.get(Key(MESSAGE, rkey), -1) for rkey in theirs), default=-1)
-        forks = {uri: self._landed.get(Key(CONVERSATION, rkey_of(uri))) for uri in moved.values()}
-        late = {uri for uri, at in forks.items() if at is None or at > first}
-        return {rkey: uri for rkey, uri in moved.items() if uri in late}
+    def _followers(self, conversation: str) -> set[str]:
+        """The messages that came after one that has just left: those that whoever moved it had
+        not seen yet, or had not sent yet."""
+        if not (gone := self._gone_from[conversation]):
+            return set()
+        number = find_conversation_id(self._tx.connection, conversation)
+        index = schema.message_index.c
+        # A compaction gives what it keeps other seqs, but not other TIDs.
+        at_first = index.updated_at.is_(None) | (index.rkey > min(rkey for _, rkey in gone))
+        rows = self._tx.connection.execute(
+            select(index.rkey).where(
+                index.conversation == number, index.seq > min(seq for seq, _ in gone), at_first
+            )
+        )
+        return set(rows.scalars())
+
+    def _behind(self, moved: Mapping[str, str]) -> dict[str, str]:
+        """What we have moved to where the host had nothing till now. Whoever brought it there
+        has seen what was said behind it, and has taken it along."""
+        return {
+            rkey: uri
+            for rkey, uri in moved.items()
+            if Key(CONVERSATION, rkey_of(uri)) not in self._coming
+        }
 
     def _messages(self, conversation: str) -> set[str]:
         """The TIDs of a conversation's messages."""
