@@ -12,6 +12,7 @@ from lettaspace.conversation.records import CONVERSATION_STATE
 from lettaspace.conversation.space import Space
 from lettaspace.letta import export as exporting
 from lettaspace.letta.directory import encode_name
+from lettaspace.letta.lines import Rows, line
 from lettaspace.letta.report import Report
 
 Json = dict[str, Any]
@@ -38,7 +39,9 @@ def export(space: Space, uri: str, root: Path) -> Path:
     directory = root / "conversations" / encode_name(files.key)
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "messages.jsonl").open("wb") as out:
-        out.writelines(exporting.message_rows(space, rkey, files.header))
+        out.write(line(files.header))
+        with space.database.read() as connection:
+            out.writelines(Rows(space, connection, rkey))
     for name, value in (("conversation", files.conversation), ("manifest", files.manifest)):
         (directory / f"{name}.json").write_text(jsontext.dumps(value, indent=2) + "\n")
     return directory

@@ -1,6 +1,6 @@
 """Bringing one conversation or agent from the space into Letta's directory."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,15 +22,9 @@ from lettaspace.letta.directory import (
     read_small,
 )
 from lettaspace.letta.doubt import Rest, is_idle
-from lettaspace.letta.export import (
-    agent_file,
-    files_in,
-    line,
-    missing_rows,
-    payload_id,
-    prompt_in,
-)
+from lettaspace.letta.export import agent_file, files_in, prompt_in
 from lettaspace.letta.importer import Importer
+from lettaspace.letta.lines import Rows
 from lettaspace.letta.located import locate
 from lettaspace.letta.placing import Placing
 from lettaspace.letta.report import ConversationReport
@@ -97,26 +91,25 @@ class Bringing:
         with self.space.repo.snapshot() as view:
             found = files_in(self.space, view, tid, local_id=directory.id)
             read = Reading(self.space, view)
-            window = read.active(tid)
+            if self.dry:
+                return Brought(directory.key, tid, Outcome.NEW, rows=read.messages(tid))
             prompt = prompt_in(self.space, view, tid)
             revs = read.revs(tid)
-            count = read.messages(tid)
-            if self.dry:
-                return Brought(directory.key, tid, Outcome.NEW, rows=count)
-            ids = [payload_id(message) for message in window]
-            files = {
-                MANIFEST: text(found.manifest),
-                names.CONVERSATION: text({**found.conversation, IDS: ids}),
-            }
-            if prompt is not None:
-                files[PROMPT] = text(prompt)
-            counted = _Counted(missing_rows(self.space, view.connection, tid))
-            written = _behind(line(found.header), counted)
-            size = self.placing.conversation(directory.path, files, written)
-        base = Base(found.conversation, ids, prompt_digest(prompt))
+            rows = Rows(self.space, view.connection, tid)
+
+            def files() -> Mapping[str, bytes]:
+                small = {
+                    MANIFEST: text(found.manifest),
+                    names.CONVERSATION: text({**found.conversation, IDS: rows.window_ids()}),
+                }
+                return small if prompt is None else {**small, PROMPT: text(prompt)}
+
+            written = rows.behind(found.header)
+            size, small = self.placing.conversation(directory.path, written, files)
+        base = Base(found.conversation, rows.window_ids(), prompt_digest(prompt))
         known = Synced(tid, tid, "", revs, size)
-        self.remember(directory, known, base, text({**found.conversation, IDS: ids}))
-        return Brought(directory.key, tid, Outcome.NEW, rows=counted.count)
+        self.remember(directory, known, base, small[names.CONVERSATION])
+        return Brought(directory.key, tid, Outcome.NEW, rows=rows.count)
 
     def adopt(self, directory: ConversationDir, tid: str) -> None:
         """Gives an empty conversation that Letta made to one of the space."""
@@ -258,25 +251,6 @@ class _Existing:
     @staticmethod
     def version(prepared: Prepared) -> object:
         return (prepared.source.manifest or {}).get("schema_version")
-
-
-class _Counted:
-    def __init__(self, rows: Iterator[bytes]) -> None:
-        self._rows = rows
-        self.count = 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        for row in self._rows:
-            self.count += 1
-            yield row
-
-
-def _behind(header: bytes, rows: _Counted) -> Iterator[bytes]:
-    """The rows behind their header; nothing at all where there are none."""
-    for row in rows:
-        if rows.count == 1:
-            yield header
-        yield row
 
 
 def _base(source: Source) -> Base:

@@ -14,15 +14,8 @@ from lettaspace.letta import directory as names
 from lettaspace.letta import rows, synced
 from lettaspace.letta.continuing import local_names, told
 from lettaspace.letta.directory import MESSAGES, ConversationDir
-from lettaspace.letta.export import (
-    Files,
-    files_in,
-    is_letta,
-    message_row,
-    missing_rows,
-    payload_id,
-    prompt_in,
-)
+from lettaspace.letta.export import Files, files_in, prompt_in
+from lettaspace.letta.lines import Rows, is_letta, message_row, payload_id
 from lettaspace.letta.located import Located
 from lettaspace.letta.source import IDS, prompt_digest
 from lettaspace.letta.store import Prepared
@@ -140,7 +133,7 @@ class Change:
         """The rows to be appended."""
         space, parent = self._space, self.last_row()
         with space.database.read() as connection:
-            yield from missing_rows(
+            yield from Rows(
                 space,
                 connection,
                 self._prepared.tid,

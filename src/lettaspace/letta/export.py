@@ -1,26 +1,14 @@
-"""A stored conversation as Letta Code's files would say it.
+"""A stored conversation's small files, and agents', as Letta Code would write them.
 
-Only the texts: putting them into a storage directory, when and in which order, is up to the
-caller. Row ids are the messages' TIDs, and parents are chained, so the same records always
-give the same bytes, and reading the rows back gives the same records. Rows are in the order in
-which Letta would have appended them, compaction rows included.
-
-Not told: messages in formats that are not Letta's, and messages that left the window without
-a summary that lists them come back so only with the window of `conversation_json`.
+Only what they say: putting it into a storage directory, when and in which order, is up to the
+caller. `lines` has the rows.
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, select
-
-from lettaspace.atproto import cbor
-from lettaspace.atproto.cid import CID
 from lettaspace.conversation import codec, reading
 from lettaspace.conversation.formats import OpenBlob
-from lettaspace.conversation.jsontext import dumps
-from lettaspace.conversation.message import Message
 from lettaspace.conversation.records import (
     AGENT,
     COMPILED_PROMPT,
@@ -28,7 +16,6 @@ from lettaspace.conversation.records import (
     CONVERSATION_STATE,
     LOCAL_AGENT,
     LOCAL_CONVERSATION,
-    LOCAL_MESSAGE,
     NO_AGENT,
     clip,
 )
@@ -37,7 +24,6 @@ from lettaspace.conversation.times import valid
 from lettaspace.errors import NotFound
 from lettaspace.letta.build import (
     KEY_KEY,
-    LEGACY_MESSAGE,
     MANIFEST_KEY,
     MAX_NAME,
     MAX_TITLE,
@@ -47,13 +33,10 @@ from lettaspace.letta.build import (
     standard_header,
     standard_manifest,
 )
+from lettaspace.letta.lines import is_letta, payload_id
 from lettaspace.letta.source import IDS
-from lettaspace.space.schema import message_conversations, message_index, records
 from lettaspace.space.view import View
 from lettaspace.space.writes import Value
-
-_index = message_index.c
-_CHUNK = 200
 
 
 @dataclass(slots=True)
@@ -131,178 +114,6 @@ def prompt_in(space: Space, view: View, rkey: str) -> dict[str, Any] | None:
     return {key: record.value[key] for key in PROMPT_FIELDS if key in record.value}
 
 
-def message_rows(space: Space, rkey: str, header: Mapping[str, Any]) -> Iterator[bytes]:
-    """The lines of messages.jsonl, each with its newline."""
-    yield line(header)
-    with space.database.read() as connection:
-        yield from missing_rows(space, connection, rkey)
-
-
-def missing_rows(
-    space: Space,
-    connection: Connection,
-    rkey: str,
-    *,
-    present: Container[str] = (),
-    row_id: Callable[[str], str] = str,
-    parent: str | None = None,
-) -> Iterator[bytes]:
-    """The rows of the messages that a file lacks, in the order in which they are to be appended.
-
-    `present` are the messages in the file, by TID, `row_id` tells the id of their rows, and
-    `parent` is the last one's.
-    """
-    window: dict[str, None] = {}
-    uri = space.address.conversation(rkey)
-    for place, message in _in_file_order(connection, uri, space.repo.get_blob, present):
-        if message is not None and not is_letta(message):
-            continue
-        covered = None if message is None else message.compacted_message_ids
-        for tid in covered or ():
-            window.pop(tid, None)
-        if message is not None and place.rkey not in present:
-            payload = _payload(message)
-            if message.format == LEGACY_MESSAGE:
-                # In a row it would make Letta refuse the file; by itself it is passed over.
-                yield line(payload)
-                continue
-            kept = None if covered is None else next(iter(window), None)
-            if kept is not None and kept in present:
-                kept = row_id(kept)
-            yield _row(message, payload, parent, kept)
-            parent = place.rkey
-        if covered is not None:
-            window = {place.rkey: None, **window}
-        window[place.rkey] = None
-
-
-def message_row(message: Message, parent: str | None) -> bytes:
-    """The row of a message that the file has, and that has another payload since."""
-    return _row(message, _payload(message), parent, None)
-
-
-def _row(
-    message: Message, payload: dict[str, Any], parent: str | None, first_kept: str | None
-) -> bytes:
-    is_summary = message.compacted_message_ids is not None
-    row: dict[str, Any] = {
-        "type": "compaction" if is_summary else "message",
-        "id": message.rkey,
-        "parentId": parent,
-        "timestamp": message.created_at,
-    }
-    if is_summary:
-        row |= _compaction(payload, first_kept)
-    else:
-        row["message"] = payload
-    return line(row)
-
-
-def payload_id(message: Message) -> str:
-    """The id by which Letta's list of the window names a message."""
-    stored = message.data.get("id")
-    if type(stored) is str:
-        return stored  # as it is nearly always, without a look at all the rest
-    found: str = _payload(message, images=False)["id"]
-    return found
-
-
-def _payload(message: Message, *, images: bool = True) -> dict[str, Any]:
-    """The payload under the id by which Letta's list of the window names it: its own, or the
-    TID of a message that another harness wrote without one."""
-    payload: dict[str, Any] = message.payload(images=images)
-    return payload if isinstance(payload.get("id"), str) else {**payload, "id": message.rkey}
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    record: int
-    rkey: str
-    summary: bool
-    seq: int
-    created_at: str
-
-
-def _kept(payload: dict[str, Any]) -> int | None:
-    """How many messages a compaction kept, by its own statistics."""
-    value: Any = payload
-    for key in ("metadata", "compaction", "stats", "messages_count_after"):
-        value = value.get(key) if isinstance(value, dict) else None
-    return value - 1 if type(value) is int else None
-
-
-def _in_file_order(
-    connection: Connection, uri: str, open_blob: OpenBlob, present: Container[str]
-) -> Iterator[tuple[_Place, Message | None]]:
-    """All messages; of those that are present only the summaries are read."""
-    order = _file_order(connection, uri, open_blob)
-    for start in range(0, len(order), _CHUNK):
-        some = order[start : start + _CHUNK]
-        wanted = [each.record for each in some if each.summary or each.rkey not in present]
-        values = _values(connection, wanted) if wanted else {}
-        for place in some:
-            if place.record not in values:
-                yield place, None
-                continue
-            cid, value = values[place.record]
-            yield place, reading.fresh("", place.rkey, cid, value, open_blob)
-
-
-def _values(connection: Connection, ids: Sequence[int]) -> dict[int, tuple[CID, Value]]:
-    rows = connection.execute(
-        select(records.c.id, records.c.cid, records.c.value).where(records.c.id.in_(ids))
-    )
-    return {row.id: (CID.from_bytes(row.cid), cbor.decode(row.value)) for row in rows}
-
-
-def _file_order(connection: Connection, uri: str, open_blob: OpenBlob) -> Sequence[_Place]:
-    """All messages in the order of their rows: before a compaction stand those it kept,
-    which got their present seqs from it."""
-    mine = (
-        select(message_conversations.c.id)
-        .where(message_conversations.c.uri == uri)
-        .scalar_subquery()
-    )
-    rows = connection.execute(
-        select(_index.record, _index.rkey, _index.summary, _index.seq, _index.created_at)
-        .where(_index.conversation == mine)
-        .order_by(_index.seq, _index.rkey)
-    )
-    order = [_Place(*row) for row in rows]
-    for at in range(len(order) - 1, -1, -1):
-        summary = order[at]
-        if not summary.summary:
-            continue
-        cid, value = _values(connection, [summary.record])[summary.record]
-        message = reading.fresh("", summary.rkey, cid, value, open_blob)
-        most = _kept(message.payload(images=False)) if is_letta(message) else 0
-        end = at + 1
-        # What was appended after a compaction is younger than its summary. By Letta's count
-        # alone one would go wrong where a later writer did not give the tail new seqs.
-        while (
-            end < len(order)
-            and (most is None or end - at <= most)
-            and order[end].created_at <= summary.created_at
-        ):
-            end += 1
-        order[at:end] = [*order[at + 1 : end], summary]
-    return order
-
-
-def _compaction(payload: dict[str, Any], first_kept: str | None) -> dict[str, Any]:
-    compaction = payload.get("metadata", {}).get("compaction", {})
-    stats = compaction.get("stats")
-    row: dict[str, Any] = {
-        "summary": compaction.get("summary", ""),
-        "firstKeptEntryId": first_kept,
-        "tokensBefore": (stats or {}).get("context_tokens_before", 0),
-        "message": payload,
-    }
-    if stats is not None:
-        row["details"] = {"stats": stats}
-    return row
-
-
 def letta_state(state: Value, open_blob: OpenBlob) -> dict[str, Any]:
     """What a conversationState holds of Letta's own; {} where that is nothing."""
     return _data(state, LOCAL_CONVERSATION, open_blob)
@@ -346,13 +157,3 @@ def _data(value: Value, name: str, open_blob: OpenBlob) -> dict[str, Any]:
         return {}
     data = codec.decode(envelope["data"], open_blob)
     return data if isinstance(data, dict) else {}
-
-
-def is_letta(message: Message) -> bool:
-    """Whether Letta could read the message."""
-    return (message.format, message.version) in ((LOCAL_MESSAGE, 1), (LEGACY_MESSAGE, 1))
-
-
-def line(value: Mapping[str, Any]) -> bytes:
-    """One line of messages.jsonl."""
-    return dumps(dict(value)).encode() + b"\n"

@@ -8,7 +8,7 @@ of ours beside Letta's own until then; the next run clears away what a killed on
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -60,21 +60,24 @@ class Placing:
         except OSError as error:
             raise _unavailable(path, error) from error
 
-    def conversation(self, path: Path, files: Mapping[str, bytes], rows: Iterable[bytes]) -> int:
+    def conversation(
+        self, path: Path, rows: Iterable[bytes], files: Callable[[], Mapping[str, bytes]]
+    ) -> tuple[int, Mapping[str, bytes]]:
         """Makes a conversation's directory where there is none, in one step; returns the size of
-        its rows."""
+        its rows, and its small files, which are asked for when the rows were written."""
         try:
             draft = self._draft()
             draft.mkdir(parents=True)
-            for name, data in files.items():
-                _write(draft / name, data)
-            with (draft / MESSAGES).open("xb") as file:
+            with (draft / MESSAGES).open("xb", buffering=_PIECE) as file:
                 file.writelines(rows)
                 size = file.tell()
                 file.flush()
                 os.fsync(file.fileno())
             if not size:
                 (draft / MESSAGES).unlink()
+            small = files()
+            for name, data in small.items():
+                _write(draft / name, data)
             _flush(draft)
             path.parent.mkdir(exist_ok=True)
             if path.exists():
@@ -83,7 +86,7 @@ class Placing:
             _flush(path.parent)
         except OSError as error:
             raise _unavailable(path, error) from error
-        return size
+        return size, small
 
     def append(self, path: Path, rows: Iterable[bytes], size: int) -> int:
         """Appends rows to a file that has that size; returns the new one."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from lettaspace.conversation.index import find_conversation_id
 from lettaspace.conversation.records import (
     AGENT,
     CONVERSATION,
@@ -246,7 +247,7 @@ class Restoring:
     def _new(self, directory: ConversationDir, tid: str) -> Brought:
         with self.space.repo.snapshot() as view:
             uri = self.space.address.conversation(tid)
-            has_messages = bool(synced.conversation_revs(view, uri, tid).split(" ")[3:])
+            has_messages = find_conversation_id(view.connection, uri) is not None
             state = view.get(CONVERSATION_STATE, tid)
             if has_messages and not Reading(self.space, view).messages(tid):
                 note = "its messages are another harness's"
@@ -298,7 +299,7 @@ class Restoring:
         with self.space.repo.snapshot() as view:
             own = files_in(self.space, view, tid)
             uri = self.space.address.conversation(tid)
-            is_empty = synced.conversation_revs(view, uri, tid).count(" ") < 4
+            is_empty = find_conversation_id(view.connection, uri) is None
         if not is_name(own.key):
             own.key = f"conversation:{tid}"
         kind, _, name = own.key.partition(":")

@@ -1,0 +1,301 @@
+"""The lines of a messages.jsonl, as Letta Code would have written those of a stored conversation.
+
+Row ids are the messages' TIDs, and parents are chained, so the same records always give the
+same bytes, and reading the rows back gives the same records. Rows are in the order in which
+Letta would have appended them, compaction rows included.
+
+Not told: messages in formats that are not Letta's, and messages that left the window without
+a summary that lists them come back so only with the window of conversation.json.
+"""
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from hashlib import sha256
+from itertools import chain
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, bindparam, func, select
+
+from lettaspace.atproto import cbor
+from lettaspace.atproto.cid import CID
+from lettaspace.conversation import reading
+from lettaspace.conversation.formats import OpenBlob
+from lettaspace.conversation.jsontext import dumps
+from lettaspace.conversation.message import Message
+from lettaspace.conversation.records import LOCAL_MESSAGE
+from lettaspace.conversation.space import Space
+from lettaspace.conversation.storedtext import count_marks, quick_text
+from lettaspace.letta.build import LEGACY_MESSAGE
+from lettaspace.space.schema import message_conversations, message_index, records
+from lettaspace.space.statement import Statement
+from lettaspace.space.writes import Value
+
+_CHUNK = 200
+"""Records that are read at once; each may have 128 KiB."""
+
+_FORMATS = ((LOCAL_MESSAGE, 1), (LEGACY_MESSAGE, 1))
+
+_index = message_index.c
+_mine = (
+    select(message_conversations.c.id)
+    .where(message_conversations.c.uri == bindparam("uri"))
+    .scalar_subquery()
+)
+_places = Statement(
+    lambda: (
+        select(
+            _index.record,
+            _index.rkey,
+            _index.summary,
+            _index.seq,
+            _index.created_at,
+            _index.place,
+            _index.in_window,
+        )
+        .where(_index.conversation == _mine)
+        .order_by(_index.seq, _index.rkey)
+    )
+)
+_values = Statement(
+    lambda: select(records.c.id, records.c.rkey, records.c.cid, records.c.value).where(
+        records.c.id.in_(select(func.json_each(bindparam("ids")).table_valued("value").c.value))
+    )
+)
+
+
+class Rows:
+    """The rows of the messages that a file lacks, each with its newline, in the order in which
+    they are to be appended. To be gone through once.
+
+    `present` are the messages in the file, by TID, `row_id` tells the id of their rows, and
+    `parent` is the last one's.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        connection: Connection,
+        rkey: str,
+        *,
+        present: Container[str] = (),
+        row_id: Callable[[str], str] = str,
+        parent: str | None = None,
+    ) -> None:
+        self.count = 0
+        """How many there were so far."""
+        self._connection = connection
+        self._uri = space.address.conversation(rkey)
+        self._open_blob = space.repo.get_blob
+        self._present = present
+        self._row_id = row_id
+        self._parent = parent
+        self._listed: list[tuple[int, int, str, int, str]] = []
+
+    def behind(self, header: Mapping[str, Any]) -> Iterable[bytes]:
+        """The rows behind a session row; nothing at all where there are none."""
+        rows = iter(self)
+        first = next(rows, None)
+        return () if first is None else chain((line(header), first), rows)
+
+    def window_ids(self) -> list[str]:
+        """The ids by which conversation.json lists those of the messages that are in the
+        window. Known when all rows were told."""
+        return [message_id for *_, message_id in sorted(self._listed)]
+
+    def __iter__(self) -> Iterator[bytes]:
+        present, open_blob = self._present, self._open_blob
+        window: dict[str, None] = {}
+        for place, stored in self._in_file_order():
+            rkey = place.rkey
+            covered: list[str] | None = None
+            if stored is not None:
+                kind = stored.kind
+                if not kind:
+                    continue
+                covered = stored.value.get("compactedMessageIds")
+                for tid in covered or ():
+                    window.pop(tid, None)
+                if rkey not in present:
+                    self.count += 1
+                    if place.in_window:
+                        listed = (place.seq, place.place, rkey, place.record)
+                        self._listed.append((*listed, stored.payload_id(open_blob)))
+                    if kind == LEGACY_MESSAGE:
+                        # In a row it would make Letta refuse the file; by itself it is passed
+                        # over.
+                        yield line(_payload(stored.message(open_blob)))
+                        continue
+                    if covered is None:
+                        yield stored.row(self._parent, open_blob)
+                    else:
+                        kept = next(iter(window), None)
+                        if kept is not None and kept in present:
+                            kept = self._row_id(kept)
+                        yield _row(stored.message(open_blob), self._parent, kept)
+                    self._parent = rkey
+            if covered is not None:
+                window = {rkey: None, **window}
+            window[rkey] = None
+
+    def _in_file_order(self) -> Iterator[tuple["_Place", "_Stored | None"]]:
+        """All messages; of those that are present only the summaries are read."""
+        order, present = self._file_order(), self._present
+        for start in range(0, len(order), _CHUNK):
+            some = order[start : start + _CHUNK]
+            wanted = [each.record for each in some if each.summary or each.rkey not in present]
+            found = self._read(wanted)
+            for place in some:
+                row = found.get(place.record)
+                yield place, None if row is None else _Stored(*row)
+
+    def _file_order(self) -> list["_Place"]:
+        """All messages in the order of their rows: before a compaction stand those it kept,
+        which got their present seqs from it."""
+        order = [_Place._make(row) for row in _places.each(self._connection, uri=self._uri)]
+        for at in range(len(order) - 1, -1, -1):
+            summary = order[at]
+            if not summary.summary:
+                continue
+            most = self._kept(summary)
+            end = at + 1
+            # What was appended after a compaction is younger than its summary. By Letta's count
+            # alone one would go wrong where a later writer did not give the tail new seqs.
+            while (
+                end < len(order)
+                and (most is None or end - at <= most)
+                and order[end].created_at <= summary.created_at
+            ):
+                end += 1
+            order[at:end] = [*order[at + 1 : end], summary]
+        return order
+
+    def _kept(self, summary: "_Place") -> int | None:
+        """How many messages a compaction kept, by its own statistics."""
+        stored = _Stored(*self._read([summary.record])[summary.record])
+        if not stored.kind:
+            return 0
+        value: Any = stored.message(self._open_blob).payload(images=False)
+        for key in ("metadata", "compaction", "stats", "messages_count_after"):
+            value = value.get(key) if isinstance(value, dict) else None
+        return value - 1 if type(value) is int else None
+
+    def _read(self, ids: list[int]) -> dict[int, tuple[str, bytes, bytes]]:
+        rows = _values.each(self._connection, ids=str(ids))
+        return {record: (rkey, cid, data) for record, rkey, cid, data in rows}
+
+
+class _Place(NamedTuple):
+    """Where a message stands, by the index."""
+
+    record: int
+    rkey: str
+    summary: int
+    seq: int
+    created_at: str
+    place: int
+    in_window: int
+
+
+class _Stored:
+    """A message as its record has it."""
+
+    __slots__ = ("_cid", "_data", "rkey", "value")
+
+    def __init__(self, rkey: str, cid: bytes, data: bytes) -> None:
+        # A record is checked before it is stored, and its CID tells whether it still is that.
+        checked = cid.endswith(sha256(data).digest())
+        self.value: Value = cbor.decode(data, checked=checked)
+        self.rkey = rkey
+        self._cid = cid
+        self._data = data
+
+    @property
+    def kind(self) -> str:
+        """The message's format, "" where that is not Letta's."""
+        message = self.value["message"]
+        name: str = message["format"]
+        return name if (name, message["version"]) in _FORMATS else ""
+
+    def message(self, open_blob: OpenBlob) -> Message:
+        return reading.fresh("", self.rkey, CID.from_bytes(self._cid), self.value, open_blob)
+
+    def payload_id(self, open_blob: OpenBlob) -> str:
+        stored = self.value["message"]["data"].get("id")
+        return stored if type(stored) is str else payload_id(self.message(open_blob))
+
+    def row(self, parent: str | None, open_blob: OpenBlob) -> bytes:
+        """Its row, if it is no summary."""
+        value = self.value
+        data = value["message"]["data"]
+        if type(data.get("id")) is str:
+            row = {
+                "type": "message",
+                "id": self.rkey,
+                "parentId": parent,
+                "timestamp": value["createdAt"],
+                "message": data,
+            }
+            text = quick_text(row, count_marks(self._data))
+            if text is not None:
+                return text + b"\n"
+        return _row(self.message(open_blob), parent, None)
+
+
+def is_letta(message: Message) -> bool:
+    """Whether Letta could read the message."""
+    return (message.format, message.version) in _FORMATS
+
+
+def payload_id(message: Message) -> str:
+    """The id by which Letta's list of the window names a message."""
+    stored = message.data.get("id")
+    if type(stored) is str:
+        return stored  # as it is nearly always, without a look at all the rest
+    found: str = _payload(message, images=False)["id"]
+    return found
+
+
+def message_row(message: Message, parent: str | None) -> bytes:
+    """The row of a message that the file has, and that has another payload since."""
+    return _row(message, parent, None)
+
+
+def line(value: Mapping[str, Any]) -> bytes:
+    """One line of messages.jsonl."""
+    return dumps(dict(value)).encode() + b"\n"
+
+
+def _payload(message: Message, *, images: bool = True) -> dict[str, Any]:
+    """The payload under the id by which Letta's list of the window names it: its own, or the
+    TID of a message that another harness wrote without one."""
+    payload: dict[str, Any] = message.payload(images=images)
+    return payload if isinstance(payload.get("id"), str) else {**payload, "id": message.rkey}
+
+
+def _row(message: Message, parent: str | None, first_kept: str | None) -> bytes:
+    payload = _payload(message)
+    is_summary = message.compacted_message_ids is not None
+    row: dict[str, Any] = {
+        "type": "compaction" if is_summary else "message",
+        "id": message.rkey,
+        "parentId": parent,
+        "timestamp": message.created_at,
+    }
+    if is_summary:
+        row |= _compaction(payload, first_kept)
+    else:
+        row["message"] = payload
+    return line(row)
+
+
+def _compaction(payload: dict[str, Any], first_kept: str | None) -> dict[str, Any]:
+    compaction = payload.get("metadata", {}).get("compaction", {})
+    stats = compaction.get("stats")
+    row: dict[str, Any] = {
+        "summary": compaction.get("summary", ""),
+        "firstKeptEntryId": first_kept,
+        "tokensBefore": (stats or {}).get("context_tokens_before", 0),
+        "message": payload,
+    }
+    if stats is not None:
+        row["details"] = {"stats": stats}
+    return row
