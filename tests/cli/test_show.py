@@ -15,7 +15,7 @@ from lettaspace.letta.importer import import_directory
 from lettaspace.space.writes import Update
 from tests.cli.conftest import Cli, process
 from tests.conversation.memories import commit, init
-from tests.letta.build import AGENT, Store, b1, call, jsonl, message, prompt, result, rows, text
+from tests.letta.build import AGENT, Store, at, b1, call, jsonl, message, prompt, result, rows, text
 
 LONG = "clay " * 60_000
 HOSTILE = "\x1b]52;c;aGk=\x07 \x1b[2J \x9b1m \u202etxt.exe"
@@ -46,6 +46,62 @@ def test_the_shape_of_conversations(demo: Cli) -> None:
     assert [each["updatedAt"] for each in listed] == sorted(
         (each["updatedAt"] for each in listed), reverse=True
     )
+
+
+def _projects(store: Store, *directories: str | None) -> None:
+    """A conversation in each, the last one the most recently used."""
+    for number, directory in enumerate(directories, 1):
+        name = f"local-conv-{number}"
+        made = [message(1, "user", "Jars.", created=at(number), conversation=name)]
+        header = directory is not None
+        store.conversation(
+            rows(made, header=header, cwd=directory or ""),
+            key=f"conversation:{name}",
+            created=at(number),
+        )
+
+
+def test_o34_one_directory_however_it_is_spelt(cli: Cli, home: Path, tmp_path: Path) -> None:
+    store = Store(tmp_path / "letta")
+    store.agent()
+    pear, plum = str(tmp_path / "pear"), str(tmp_path / "plum")
+    _projects(store, pear, "C:\\Work\\Pear", plum, None, "c:/Work/Pear", f"{pear}/")
+    assert cli("sync", "--letta", store.path).code == 0
+
+    # All conversations are all of them, and so is what is grouped.
+    everyone = cli("conversations", "--json").json
+    assert len(everyone) == 6
+    groups = cli("conversations", "--by-project", "--json").json
+    assert [list(each) for each in groups] == [["directory", "conversations"]] * 4
+    assert [(each["directory"], len(each["conversations"])) for each in groups] == [
+        (f"{pear}/", 2), ("c:/Work/Pear", 2), (plum, 1), (None, 1),
+    ]  # fmt: skip
+    held = [talk for each in groups for talk in each["conversations"]]
+    assert sorted(talk["rkey"] for talk in held) == sorted(talk["rkey"] for talk in everyone)
+    assert all(talk in everyone for talk in held)
+
+    out = cli("conversations", "--by-project").out
+    assert "c:/Work/Pear: 2 conversations\n" in out
+    assert "no directory is known: 1 conversation\n" in out
+    assert all(talk["rkey"] in out for talk in everyone)
+
+    for name in ("C:/Work/Pear", "c:\\work\\pear\\"):
+        listed = cli("conversations", "--project", name, "--json").json
+        assert [talk["cwd"] for talk in listed] == ["c:/Work/Pear", "C:\\Work\\Pear"]
+    missing = cli("conversations", "--project", str(tmp_path / "fig"))
+    assert (missing.code, missing.out) == (1, "")
+    assert "fig" in missing.err
+
+
+def test_o34_here(cli: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "letta")
+    store.agent()
+    _projects(store, str(tmp_path / "pear"), str(tmp_path / "plum"))
+    assert cli("sync", "--letta", store.path).code == 0
+    (tmp_path / "pear").mkdir()
+    monkeypatch.chdir(tmp_path / "pear")
+    (talk,) = cli("conversations", "--project", ".", "--by-project", "--json").json
+    assert talk["directory"] == str(tmp_path / "pear")
 
 
 def test_the_shape_of_agents(demo: Cli) -> None:

@@ -6,10 +6,11 @@ from lettaspace.export.jsonform import Json, conversation, left_out, message, pl
 
 if TYPE_CHECKING:
     from lettaspace.conversation.overview import AgentInfo
+    from lettaspace.conversation.projects import Project
     from lettaspace.conversation.space import Hit
     from lettaspace.space.writes import Record
 
-__all__ = ["agent", "conversation", "hit", "left_out", "message", "record"]
+__all__ = ["agent", "conversation", "hit", "left_out", "message", "project", "record"]
 
 
 def agent(item: "AgentInfo") -> Json:
@@ -38,6 +39,11 @@ def hit(item: "Hit") -> Json:
         "snippet": item.snippet,
     }
     return form if item.copy_of is None else {**form, "copyOf": item.copy_of}
+
+
+def project(item: "Project") -> Json:
+    held = [conversation(each) for each in item.conversations]
+    return {"directory": item.directory, "conversations": held}
 
 
 def record(uri: str, item: "Record") -> Json:

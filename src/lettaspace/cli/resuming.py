@@ -112,8 +112,10 @@ class Resuming:
 
     def remarks(self) -> Iterator[str]:
         """What there is to be known before."""
+        from lettaspace.conversation.projects import same
+
         yield from self.lines
-        if self.stored_cwd and self.stored_cwd != str(self.cwd):
+        if self.stored_cwd and same(self.stored_cwd) != same(str(self.cwd)):
             there = "" if Path(self.stored_cwd).is_dir() else ", which is not on this machine"
             yield (
                 f"It was begun in {field(self.stored_cwd)}{there}; "
