@@ -169,3 +169,30 @@ def test_a_copy_is_one_though_its_original_has_moved(home, tmp_path):
         Step(1, "say"),
     ]
     run(home, tmp_path, steps, 3, seed=34)
+
+
+def test_whose_version_is_the_first_has_not_rewritten_it(home, tmp_path):
+    """It cannot tell what was said before, for its own answer was lost."""
+    steps = [
+        Step(1, "call"),
+        Step(0, "say"),
+        Step(0, "cut", size=1),
+        Step(1, "lost"),
+        Step(1, "rewrite", 9, 3),
+        Step(1, "sync"),
+    ]
+    run(home, tmp_path, steps, 2, seed=3)
+
+
+def test_branches_that_are_both_there_are_parted_though_one_was_rewritten(home, tmp_path):
+    steps = [
+        Step(1, "say"),
+        Step(1, "rewrite", 9, 8),
+        Step(0, "say"),
+        Step(1, "say"),
+        Step(0, "sync"),
+        Step(1, "blind"),
+        Step(0, "sync"),
+        Step(0, "compact", size=7),
+    ]
+    run(home, tmp_path, steps, 2, seed=118)

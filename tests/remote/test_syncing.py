@@ -344,6 +344,23 @@ class TestHeld:
         assert sizes[0] == 10
         same(world)
 
+    def test_so_does_the_next_one_which_was_made_before_that_was_learnt(self, world, a):
+        def apply(self, writes, encoded):
+            texts = list(encoded)
+            size = sum(map(len, texts))
+            sizes.append(size)
+            if size > 60_000:
+                self.limits = self.limits.after_body(size)
+                raise HostRefused("too large", status=413, error="PayloadTooLarge")
+            return HostRepo.apply(self, writes, encoded=texts)
+
+        sizes: list[int] = []
+        for start in (0, 150, 300):
+            notes(a, *(f"{each:03}" + "x" * 400 for each in range(start, start + 150)))
+        assert syncer(a, Wrapped(a, apply=apply)).sync().pushed == 450
+        assert sizes[0] > 60_000
+        same(world)
+
 
 class TestBlobs:
     def test_they_travel_with_their_records(self, world, a, b):

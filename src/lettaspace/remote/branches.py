@@ -116,7 +116,8 @@ def _tied_with(source: Conversation, mine: set[str], others: set[str]) -> set[st
     layout = source.layout
     common = layout.items.keys() - mine - others
     own = _unmoved(layout, common | mine)
-    seqs = {layout.items[rkey].seq for rkey in _unmoved(layout, others)}
+    # Whoever gave one of theirs another seq put it above all they knew, as well.
+    seqs = {layout.items[rkey].seq for rkey in others}
     seqs -= {layout.items[rkey].seq for rkey in own & mine}
     tied = {rkey for rkey in own & common if layout.items[rkey].seq in seqs}
     if not tied:

@@ -105,7 +105,8 @@ def said(collection: str, value: Value | None) -> CID | None:
     """A CID of what a message says, whatever place and marks it has; None of anything else."""
     if collection != MESSAGE or value is None:
         return None
-    return _cid({key: value[key] for key in _SAID if key in value})
+    said = {key: value[key] for key in _SAID if key in value}
+    return CID.for_cbor(cbor.encode(said, checked=True))
 
 
 def settles(value: Value) -> bool:
@@ -177,6 +178,10 @@ def _rewriter(winner: Value, other: Value, before: CID | None) -> Value:
     if settled[0] != settled[1]:
         # A result that came late never gives way to what stood in its place.
         return other if settled[0] else winner
+    first = ["updatedAt" not in each for each in (winner, other)]
+    if first[0] != first[1]:
+        # All other versions come from the first one.
+        return other if first[0] else winner
     if before is not None:
         return other if said(MESSAGE, winner) == before else winner
     return other if _marks(winner, other) and not _marks(other, winner) else winner

@@ -5,7 +5,9 @@ records that need them. What was sent counts as being there once a signed commit
 covers it; a batch whose answer was lost is looked for, never sent again blindly.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 
 from sqlalchemy import select
@@ -94,8 +96,9 @@ class Pusher:
             if not fresh:
                 self._look()
                 fresh = True
-            for batch in self._batches(pending):
-                self._send(batch)
+            with closing(_ahead(self._batches(pending))) as batches:
+                for batch in batches:
+                    self._send(batch)
             self._confirm(pending[-1].rev)
 
     def _look(self) -> None:
@@ -176,6 +179,11 @@ class Pusher:
 
     def _send(self, batch: Sequence[_Item], *, again: bool = True) -> None:
         """Sends a batch; in parts, where the host does not take the whole."""
+        if len(batch) > 1 and not self._fits(
+            len(batch), _OVERHEAD + sum(each.size for each in batch)
+        ):
+            self._halves(batch, again=again)  # the limits are lower since it was made
+            return
         self._upload(batch)
         try:
             written = self._host.apply(
@@ -208,15 +216,18 @@ class Pusher:
             self._send(batch, again=False)
             return
         if len(batch) > 1:
-            middle = len(batch) // 2
-            self._send(batch[:middle], again=again)
-            self._send(batch[middle:], again=again)
+            self._halves(batch, again=again)
             return
         self.pushed.refused += 1
         if self.pushed.refused >= _HOPELESS and not self.pushed.records:
             raise error
         with self._repo.database.write() as connection:
             Mirror(connection, self._repo.id).hold(batch[0].pending.key, REFUSED)
+
+    def _halves(self, batch: Sequence[_Item], *, again: bool) -> None:
+        middle = len(batch) // 2
+        self._send(batch[:middle], again=again)
+        self._send(batch[middle:], again=again)
 
     def _note(self, pending: Pending) -> None:
         key, cid, there = pending.key, pending.cid, pending.there
@@ -262,6 +273,15 @@ class Pusher:
         if not any(commit.is_valid(space, author, self._keys(again)) for again in (False, True)):
             raise Damaged("the host's commit is not signed by the author of the repo")
         return commit.rev
+
+
+def _ahead(batches: Iterator[list[_Item]]) -> Generator[list[_Item]]:
+    """The same, each made while the one before it is at the host."""
+    with ThreadPoolExecutor(1, "pushing") as thread:
+        coming = thread.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = thread.submit(next, batches, None)
+            yield batch
 
 
 def _revisions(pending: Sequence[Pending]) -> Iterator[list[Pending]]:

@@ -28,7 +28,7 @@ from lettaspace.conversation.records import (
 )
 from lettaspace.errors import Damaged, InvalidRecord
 from lettaspace.remote.branches import Divergence, diverge, mend, tied
-from lettaspace.remote.merging import is_blind, is_older, merge, said
+from lettaspace.remote.merging import is_blind, is_older, later, merge, said
 from lettaspace.remote.mirror import DELETED, INVALID, NO_BLOB, Key, Mirror, There
 from lettaspace.remote.parting import Conversation
 from lettaspace.space import schema
@@ -244,8 +244,9 @@ class _Taking:
             return
         now, before = self._mirror.said(key)
         same = said(key.collection, value)
-        if self._terms.own and same is not None and same == before != now:
-            # A write of somebody who had not seen what is said here.
+        blind = same is not None and same == before != now
+        if self._terms.own and blind and value.get("updatedAt") != later(old):
+            # A write of somebody who had not seen what is said here, as who merged it would have.
             self._update(key, old, merge(key.collection, old, value, said_before=before))
             self._mirror.set_pushed(None)
         elif self._terms.own and is_blind(key.collection, value, old):
