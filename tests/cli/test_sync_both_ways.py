@@ -118,6 +118,38 @@ def test_a_dry_run_says_what_would_be_written(one: Both, two: Both) -> None:
     assert digest(two.path) == before
 
 
+def test_a_dry_run_says_what_status_says(one: Both, two: Both) -> None:
+    init(one.memory)
+    first = commit(one.memory, {"human.md": b"Likes figs.\n"})
+    one.sync()
+    two.sync("--no-host")
+    two("pull")
+    form = two("sync", "--letta", two.path, "--dry-run", "--json").json
+    assert [(e["agent"], e["reason"], e["head"]) for e in form["memoryDifferences"]] == [
+        (AGENT, "notHere", first)
+    ]
+    two.sync()
+    commit(one.memory, {"human.md": b"Likes plums.\n"})
+    commit(two.memory, {"human.md": b"Likes pears.\n"})
+    two.store.agent(name="Otter the second")
+    one.sync()
+    two("pull")
+    before = digest(two.path)
+    form = two("sync", "--letta", two.path, "--dry-run", "--json").json
+    assert [each["reason"] for each in form["memoryDifferences"]] == ["both"]
+    assert [each["reason"] for each in form["agentDifferences"]] == ["directory"]
+    status = two("letta", "status", "--letta", two.path, "--json").json
+    names = {"conversations": "differences", "agents": "agentDifferences"}
+    names["memories"] = "memoryDifferences"
+    assert {name: form[name_there] for name, name_there in names.items()} == {
+        name: status[name] for name in names
+    }
+    said = two("letta", "status", "--letta", two.path).out
+    assert said.count("\n") == 3
+    assert two.sync("--dry-run").endswith(said)
+    assert digest(two.path) == before
+
+
 def test_where_nobody_is_signed_in_it_is_only_read(cli: Cli, home: Path, tmp_path: Path) -> None:
     from lettaspace.conversation.space import Space
     from tests.conformance.kit import user

@@ -19,6 +19,7 @@ from tests.letta.build import Store, b1, message, row, rows
 KEYS = [
     "directory", "dryRun", "incomplete", "agents", "outcomes", "messages", "conversations",
     "damage", "remote", "restored", "parted", "memories", "differences",
+    "agentDifferences", "memoryDifferences",
 ]  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """What the commands share that read Letta's directory, or bring it and the space together."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +12,10 @@ from lettaspace.cli.text import counted, field
 from lettaspace.page.inert import inert
 
 if TYPE_CHECKING:
+    from lettaspace.cli.differing import Differences
     from lettaspace.conversation.space import Space
     from lettaspace.errors import LettaspaceError
     from lettaspace.letta.agentmemories import MemoryChange
-    from lettaspace.letta.differing import Difference
     from lettaspace.letta.reconciling import ReconcileReport
     from lettaspace.letta.report import ConversationReport, Report
     from lettaspace.letta.restoring import RestoreReport
@@ -55,7 +55,7 @@ class Brought:
 
     imported: "Report"
     reconciled: "ReconcileReport | None" = None
-    differences: "list[Difference] | None" = None
+    differences: "Differences | None" = None
     """Of a dry run both ways: what is not the same in the directory and in the space."""
 
     @property
@@ -80,25 +80,26 @@ class Brought:
     def to_json(self) -> dict[str, Any]:
         """What is beside the import's own form."""
         done = self.reconciled
+        differing = {} if self.differences is None else self.differences.to_json()
         return {
             "restored": None if done is None else done.restored.to_json(),
             "parted": [] if done is None else done.parted,
             "memories": [each.to_json() for each in self.memories],
-            "differences": None
-            if self.differences is None
-            else [each.to_json() for each in self.differences],
+            "differences": differing.get("conversations"),
+            "agentDifferences": differing.get("agents"),
+            "memoryDifferences": differing.get("memories"),
         }
 
 
 def look(
     space: "Space", directory: Path, *, strict: bool = False, both_ways: bool = False
 ) -> Brought:
-    """What one of the other two would do. Memories are not looked at: that takes git."""
-    from lettaspace.letta.differing import differences
+    """What one of the other two would do."""
+    from lettaspace.cli.differing import Differences
 
     brought = bring_in(space, directory, strict=strict, dry_run=True)
     if both_ways:
-        brought.differences = differences(space, directory)
+        brought.differences = Differences.between(space, directory)
     return brought
 
 
@@ -171,12 +172,22 @@ def summarise(brought: Brought, directory: Path, out: Output) -> None:
     if brought.reconciled is not None:
         for line in reconciled_lines(brought.reconciled, directory):
             out.line(line)
-    for line in difference_lines(brought.differences or (), directory):
-        out.line(line)
+    if brought.differences:
+        _tell_differences(brought.differences, directory, out)
     for line in found:
         out.line(f"! {inert(line)}")
     if report.incomplete:
         out.line("Something could not be read; the rest is in the space, marked incomplete.")
+
+
+def _tell_differences(found: "Differences", directory: Path, out: Output) -> None:
+    """What a sync would write into Letta's directory, and all that is not the same."""
+    talks = [each for each in found.conversations if each.there]
+    if talks:
+        rows = counted(sum(each.there for each in talks), "message")
+        into = field(str(directory))
+        out.line(f"Would write into {into}: {counted(len(talks), 'conversation')} with {rows}")
+    found.tell(out)
 
 
 def reconciled_lines(report: "ReconcileReport", directory: Path) -> Iterator[str]:
@@ -214,21 +225,6 @@ def restored_lines(
             yield f"{name}: later, for {inert(each.note)}"
         elif each.outcome is Outcome.LEFT and each.note != _NOTHING_SAID:
             yield f"! {name}: not written, for {inert(each.note)}"
-
-
-def difference_lines(found: "Iterable[Difference]", directory: Path) -> Iterator[str]:
-    """What a sync would write into Letta's directory, and what was changed on both sides."""
-    from lettaspace.letta.differing import Reason
-
-    found = list(found)
-    talks = [each for each in found if each.there]
-    if talks:
-        rows = counted(sum(each.there for each in talks), "message")
-        into = field(str(directory))
-        yield f"Would write into {into}: {counted(len(talks), 'conversation')} with {rows}"
-    for each in found:
-        if each.reason is Reason.BOTH:
-            yield f"Both sides changed {field(each.key)}: merged, or one of the two would be a fork"
 
 
 _NOTHING_SAID = "nothing was ever said in it"

@@ -17,17 +17,6 @@ allow_code_option = click.option(
     "--allow-code", is_flag=True, help="Let code into agents' memories, as it comes."
 )
 
-REASONS = {
-    "directory": "went on here",
-    "space": "went on elsewhere",
-    "both": "both went on",
-    "notHere": "not here yet",
-    "deleted": "deleted here",
-    "damaged": "cannot be read",
-    "unrelated": "two beginnings",
-}
-"""Why something is not the same on both sides."""
-
 
 @click.group(name="letta", short_help=COMMANDS["letta"])
 def command() -> None:
@@ -56,40 +45,17 @@ def status(app: App, letta: Path | None) -> None:
 
     HERE counts messages that only the directory has, THERE those that only the space has.
     """
-    from lettaspace.letta.differing import agent_differences, differences
-    from lettaspace.letta.memorylooking import memory_differences
+    from lettaspace.cli.differing import Differences
 
     directory = letta_directory(letta)
     with opened(app) as space:
-        talks = differences(space, directory)
-        agents = agent_differences(space, directory)
-        memories = memory_differences(space, directory)
-        titles = {each.rkey: each.title for each in space.conversations()}
+        found = Differences.between(space, directory)
     if app.json:
-        app.out.json(
-            {
-                "directory": str(directory),
-                "conversations": [each.to_json() for each in talks],
-                "agents": [each.to_json() for each in agents],
-                "memories": [each.to_json() for each in memories],
-            }
-        )
-        return
-    if not (talks or agents or memories):
+        app.out.json({"directory": str(directory), **found.to_json()})
+    elif found:
+        found.tell(app.out)
+    else:
         app.out.line(f"{field(str(directory))} and the space say the same.")
-        return
-    rows: list[tuple[str | int, ...]] = []
-    for talk in talks:
-        title = titles.get(talk.conversation) or talk.note or "-"
-        key = talk.key or talk.conversation
-        rows.append((key, REASONS[talk.reason], talk.here, talk.there, title))
-    for agent in agents:
-        rows.append((agent.key, REASONS[agent.reason], "", "", agent.name))
-    for memory in memories:
-        about = ", ".join(memory.conflicts or memory.uncommitted) or memory.note
-        why = REASONS[memory.reason] if memory.reason else "uncommitted"
-        rows.append((f"memory:{memory.agent}", why, "", "", about))
-    app.out.table(["WHAT", "WHY", "HERE", "THERE", ""], rows)
 
 
 @command.command("restore", short_help="Write agents and conversations into the directory.")
