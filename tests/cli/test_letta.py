@@ -14,7 +14,7 @@ from lettaspace.letta import hooks
 from lettaspace.letta.directory import encode_name
 from tests.cli.conftest import Cli, on
 from tests.cli.machines import Machine, World
-from tests.conversation.memories import commit, git, init
+from tests.conversation.memories import Link, commit, git, init
 from tests.letta.build import AGENT, KEY, Store, b1, message, row, rows
 from tests.letta.helpers import digest
 from tests.letta.test_restoring import append, read, read_rows
@@ -187,6 +187,24 @@ def test_code_stays_out_until_it_is_allowed(two: tuple[Machine, Machine, Path]) 
     assert not there.exists()
     assert other("letta", "restore", "--letta", root, "--allow-code").code == 0
     assert there.exists()
+
+
+def test_links_are_not_what_allow_code_lets_in(two: tuple[Machine, Machine, Path]) -> None:
+    one, other, root = two
+    memory = one.world.base / "letta" / "memfs" / AGENT / "memory"
+    out = Link("../../../settings.json")
+    commit(memory, {"MEMORY.md": b"# Index\n", "mods/run.js": b"1\n", "out": out, "mods/out": out})
+    assert one("sync", "--letta", one.world.base / "letta").code == 0
+    first = other("letta", "resume", "Jars", "--letta", root).out.splitlines()
+    name = f"memory of {AGENT}"
+    assert f"{name}: code stays out until --allow-code lets it in: mods/run.js" in first
+    assert f"{name}: links that lead outside stay out: mods/out, out" in first
+    again = other("letta", "restore", "--letta", root, "--allow-code")
+    assert "--allow-code" not in again.out
+    assert f"{name}: links that lead outside stay out: mods/out, out" in again.out
+    there = root / "memfs" / AGENT / "memory"
+    assert (there / "mods" / "run.js").exists()
+    assert not any((there / link).is_symlink() for link in ("out", "mods/out"))
 
 
 def test_the_mod(world: World, letta: Store) -> None:

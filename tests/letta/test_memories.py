@@ -674,6 +674,7 @@ def test_code_comes_only_when_it_is_allowed(a: Machine, b: Machine, already: boo
     send(a, b)
     report = b.restore()
     assert (report.code, report.left_out) == (IS_CODE, tuple(sorted([*IS_CODE, "out"])))
+    assert report.links == ("out",)
     assert visible(b) == {*FIRST, "skills/run/SKILL.md", "in"}
     assert (b.status, b.head) == ("", a.head)
     # Whatever is committed here meanwhile has it all.
@@ -682,6 +683,7 @@ def test_code_comes_only_when_it_is_allowed(a: Machine, b: Machine, already: boo
     assert git(b.memory, "show", "HEAD:mods/hello.js").encode() + b"\n" == MOD
     again = b.restore()
     assert (again.outcome, again.left_out) == (Outcome.CURRENT, report.left_out)
+    assert again.links == report.links
     allowed = b.restore(allow_code=True)
     assert (allowed.outcome, allowed.code, allowed.left_out) == (
         Outcome.CURRENT, IS_CODE, ("out",),

@@ -250,9 +250,12 @@ def memory_lines(change: "MemoryChange") -> Iterator[str]:
             yield f"{name}: later, for {inert(each.message)}"
         elif each.outcome in (Outcome.RESTORED, Outcome.FORWARDED, Outcome.MERGED):
             yield f"{name}: {each.outcome}"
-    if change.left_out:
-        files = field(", ".join(change.left_out))
+    code = [path for path in change.left_out if path not in change.links]
+    if code:
+        files = field(", ".join(code))
         yield f"{name}: code stays out until --allow-code lets it in: {files}"
+    if change.links:
+        yield f"{name}: links that lead outside stay out: {field(', '.join(change.links))}"
 
 
 def _others(outcomes: list[str]) -> str:

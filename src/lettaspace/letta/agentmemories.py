@@ -76,6 +76,11 @@ class MemoryChange:
         """Code and links that came from the space and stay out of the work tree."""
         return self.restored.left_out if self.restored is not None else ()
 
+    @property
+    def links(self) -> tuple[str, ...]:
+        """Those of them that are links, and never come."""
+        return self.restored.links if self.restored is not None else ()
+
     def to_json(self) -> dict[str, Any]:
         return {
             "agent": self.agent,
@@ -84,6 +89,7 @@ class MemoryChange:
             "ok": self.ok,
             "conflicts": list(self.conflicts),
             "leftOut": list(self.left_out),
+            "links": list(self.links),
             "uncommitted": sorted({path for each in self.reports for path in each.uncommitted}),
             "refs": sorted({ref for each in self.reports for ref in each.refs}),
             "message": self.problem or next((r.message for r in self.reports if r.message), ""),

@@ -70,7 +70,7 @@ def restore(
     return MemoryReport(
         agent, Outcome.RESTORED, stored.branch, stored.head, stored.head,
         code=tuple(sorted(left.code)), left_out=tuple(sorted(left.without(allow_code))),
-        refs=tuple(f"{APART}{each}" for each in stored.others),
+        links=tuple(sorted(left.links)), refs=tuple(f"{APART}{each}" for each in stored.others),
         bundles=len(stored.parts), size=stored.size,
     )  # fmt: skip
 

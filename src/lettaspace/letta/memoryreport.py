@@ -58,6 +58,8 @@ class MemoryReport:
     left_out: tuple[str, ...] = ()
     """Files of the commit that are not in the work tree: code that nobody allowed, and links
     that lead outside."""
+    links: tuple[str, ...] = ()
+    """Those of them that are links, and never come."""
     refs: tuple[str, ...] = ()
     """Names of the refs under which other histories are kept."""
     identity: str = ""

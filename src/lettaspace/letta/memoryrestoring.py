@@ -83,6 +83,7 @@ class Restoring:
             report,
             code=tuple(sorted(found.code)),
             left_out=tuple(sorted(left_out)),
+            links=tuple(sorted(found.links)),
         )
         if old == new and left_out == absent:
             moved = Moved.DONE
