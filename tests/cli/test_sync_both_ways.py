@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 from errno import EACCES
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -314,6 +316,48 @@ def test_followed_on_both_machines(one: Both, two: Both) -> None:
     one.sync()
     two.sync()
     assert (digest(one.path), digest(two.path)) == before
+
+
+def both_changed_the_agent(one: Both, two: Both) -> None:
+    """On one its name, which is at the host; on two its description, which is in the file."""
+    two.sync()
+    one.store.agent(name="Otter the second")
+    one.sync()
+    two.store.agent(description="Keeps the jars")
+
+
+def is_merged(machine: Both) -> bool:
+    (agent,) = machine("agents", "--json").json
+    (file,) = (machine.path / "agents").glob("*.json")
+    wanted = "Otter the second", "Keeps the jars"
+    return all((each["name"], each["description"]) == wanted for each in (agent, read_small(file)))
+
+
+def read_small(path: Path) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(path.read_text())
+    return value
+
+
+def test_what_the_host_has_comes_before_what_is_followed(one: Both, two: Both) -> None:
+    both_changed_the_agent(one, two)
+    watching = Watching(two, "--letta", two.path)
+    try:
+        watching.until(lambda: is_merged(two))
+        assert f"From {one.world.origin}: 1 changed record" in watching.lines
+        assert watching.stop() == ""
+    finally:
+        watching.kill()
+    one.sync()
+    assert is_merged(one)
+
+
+def test_up_takes_what_the_host_has_first(one: Both, two: Both) -> None:
+    both_changed_the_agent(one, two)
+    with up(two.home, "--letta", two.path, "--port", "0") as (process, _):
+        until(lambda: is_merged(two))
+        process.terminate()
+        assert process.wait(60) == 0
+        assert process.stderr.read() == ""
 
 
 def test_up_brings_what_others_write(one: Both, two: Both) -> None:

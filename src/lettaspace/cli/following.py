@@ -41,6 +41,26 @@ def stopped_by_signals(stop: threading.Event) -> Iterator[None]:
             signal.signal(changed, handler)
 
 
+PATIENCE = 5.0
+"""Seconds to wait for the host's next bytes before anything else is done."""
+
+
+def pulled(space: "Space", account: "Account") -> "Exchange | None":
+    """What is new at the host, so that it is here before what is new in Letta's directory: then
+    what both sides changed is merged field by field. None where it cannot be had within a moment;
+    whoever follows the host tries again, and says why."""
+    from lettaspace.cli.progress import steps
+    from lettaspace.errors import LettaspaceError
+    from lettaspace.remote.exchanging import exchange
+    from lettaspace.remote.linking import Link
+
+    try:
+        with Link(space, account, tries=1, timeout=PATIENCE) as link, steps() as step:
+            return exchange(link, step, push=False, members=False)
+    except LettaspaceError:
+        return None
+
+
 @contextmanager
 def followed(
     space: "Space",

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from lettaspace.atproto.keys import VerifyingKey
 from lettaspace.atproto.tokens import ACCOUNT_KEY
@@ -42,11 +42,17 @@ def quiet(_what: str, _done: int, _total: int) -> None:
 class Link:
     """A replica and its host. Raises Conflict for a space that is none of the account's.
 
-    `sleep` is what waits where the host has to be left alone.
+    `sleep` is what waits where the host has to be left alone; `options` are further ones of
+    `xrpc.Client`.
     """
 
     def __init__(
-        self, space: Space, account: Account, *, sleep: Callable[[float], None] = time.sleep
+        self,
+        space: Space,
+        account: Account,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        **options: Any,
     ) -> None:
         with space.database.read() as connection:
             replica = replicas.own(connection)
@@ -59,7 +65,7 @@ class Link:
             raise Conflict(replicas.taken(replica, account.did))
         self.space = space
         self.account = account
-        self.client = account.client(sleep=sleep)
+        self.client = account.client(sleep=sleep, **options)
         self._sleep = sleep
         self.host = HostRepo(self.client, replica.space, replica.author)
         self._resolver: Resolver | None = None

@@ -19,7 +19,7 @@ from lettaspace.cli.lettadir import (
     look,
     summarise,
 )
-from lettaspace.cli.remote import link_to, open_space, signed_in, words
+from lettaspace.cli.remote import happened, link_to, open_space, signed_in, words
 from lettaspace.page.inert import inert
 
 if TYPE_CHECKING:
@@ -210,8 +210,11 @@ class _Syncing:
 
     def follow(self) -> None:
         """The directory and the host, as far as there are any, until a signal comes."""
-        from lettaspace.cli.following import followed, stopped_by_signals
+        from lettaspace.cli.following import followed, pulled, stopped_by_signals
 
+        done = None
+        if self.both_ways and self.account is not None:
+            done = pulled(self.space, self.account)
         self.bring()
         if self.brought is not None and self.directory is not None:
             summarise(self.brought, self.directory, self.app.out)
@@ -227,6 +230,9 @@ class _Syncing:
         def complain(line: str) -> None:
             say(f"! {line}")
 
+        if done is not None and self.account is not None:
+            for line in happened(done, self.account.host):
+                say(line)
         with ExitStack() as stack:
             stack.enter_context(stopped_by_signals(stop))
             names = stack.enter_context(

@@ -18,7 +18,7 @@ from lettaspace.cli.lettadir import (
     letta_directory,
     summarise,
 )
-from lettaspace.cli.remote import open_space
+from lettaspace.cli.remote import happened, open_space
 from lettaspace.cli.text import counted, field
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def command(
     target = _target(app, letta)
     with contextlib.ExitStack() as stack:
         if not once:
-            from lettaspace.cli.following import complain, followed, mention
+            from lettaspace.cli.following import complain, followed, mention, pulled
             from lettaspace.cli.serving import Serving
 
             # Before the import, so that an address that cannot be had is said at once.
@@ -98,6 +98,10 @@ def command(
         space = stack.enter_context(open_space(target.home, account))
         directory = target.directory
         both_ways = not read_only and goes_both_ways(space, account)
+        if both_ways and account is not None and not (once or no_host or directory is None):
+            done = pulled(space, account)
+            for line in () if done is None else happened(done, account.host):
+                mention(line)
         brought = None if directory is None else bring_in(space, directory)
         conversations = space.conversations()
         held = {
