@@ -22,7 +22,9 @@ from lettaspace.conversation.records import (
     MESSAGE,
 )
 from lettaspace.conversation.space import Space
+from lettaspace.letta.bundles import unpack
 from lettaspace.letta.memoryrecord import stored_memory
+from lettaspace.letta.repository import Repository
 from tests.cli.conftest import on
 from tests.cli.machines import Machine, World, real_time_host
 from tests.conversation.memories import commit, git, init
@@ -190,12 +192,17 @@ def written(root: Path) -> Iterator[tuple[Path, bytes]]:
         if path.is_file():
             yield path, path.read_bytes()
         if path.name == ".git":
-            objects = git(path.parent, "cat-file", "--batch", "--batch-all-objects")
-            yield path, objects.encode("utf-8", "surrogateescape")
+            yield path, objects(path.parent)
 
 
-def opened(space: Space) -> Iterator[tuple[str, bytes]]:
-    """Every record with its blobs opened."""
+def objects(repository: Path) -> bytes:
+    """All that a repository has, named by a ref or not."""
+    listed = git(repository, "cat-file", "--batch", "--batch-all-objects")
+    return listed.encode("utf-8", "surrogateescape")
+
+
+def opened(space: Space, place: Path) -> Iterator[tuple[str, bytes]]:
+    """Every record with its blobs opened; bundles are unpacked at `place`."""
     get_blob = space.repo.get_blob
     collections = AGENTS, CONVERSATION, CONVERSATION_STATE, COMPILED_PROMPT, MESSAGE
     for collection in collections:
@@ -204,8 +211,10 @@ def opened(space: Space) -> Iterator[tuple[str, bytes]]:
     for record in space.repo.records(MEMORY):
         stored = stored_memory(space, record.rkey)
         assert stored is not None
+        repository = Repository(init(place / record.rkey))
         for part in stored.parts:
-            yield record.rkey, part.open(get_blob)
+            unpack(repository, part.open(get_blob))
+        yield record.rkey, objects(repository.path)
 
 
 def test_what_never_leaves_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,10 +258,10 @@ def test_what_never_leaves_the_machine(tmp_path: Path, monkeypatch: pytest.Monke
     for machine in (a, b):
         seen = b""
         with machine.open() as space:
-            for name, data in opened(space):
+            for name, data in opened(space, tmp_path / f"unpacked-{machine.home.name}"):
                 assert secrets.found(data) == [], name
                 seen += data
-        assert FOLLOWS.encode() in seen
+        assert seen.count(FOLLOWS.encode()) == 2, "in a message, and in the memory"
         for path, data in written(machine.home):
             assert secrets.found(data) == [], path
     restored = dict(written(users["b"]))
