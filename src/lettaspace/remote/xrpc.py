@@ -351,7 +351,9 @@ class Client:
 
     def _trace(self, event: str, info: Mapping[str, Any]) -> None:
         """Keeps the sockets of requests that wait: closing a client wakes no thread that reads."""
-        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
+        # Breaking one off before TLS is there would leave it to nobody to close.
+        there = "start_tls" if self.origin.startswith("https:") else "connect_tcp"
+        if event.endswith(f".{there}.complete"):
             found = info["return_value"].get_extra_info("socket")
             self._waiting.add(found)
             if self._interrupted:
