@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import cbrrr
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from lettaspace.atproto.cid import CID
 from lettaspace.conversation import codec
 from lettaspace.conversation.jsontext import JSON_ESCAPE, dumps, loads
 from lettaspace.conversation.shapes import FREE, LOCAL_MESSAGE
-from lettaspace.conversation.storedtext import count_marks, quick_text
+from lettaspace.conversation.storedtext import quick_text
 from lettaspace.errors import Damaged, InvalidInput, NotFound
 
 from .jsongen import NUMBERS, keys, strings, texts_with_constants
@@ -27,7 +28,7 @@ def no_blob(cid: CID) -> bytes:
 
 def quick(value: Any) -> bytes | None:
     data = cbor.encode(value)
-    return quick_text(cbor.decode(data, checked=True), count_marks(data))
+    return quick_text(cbor.decode(data, checked=True), data)
 
 
 def long(value: Any, open_blob: Any = no_blob) -> bytes:
@@ -142,6 +143,27 @@ _values = st.recursive(
 @example({"x": escape("[" * 600 + "]" * 600)})
 def test_any_value(value: dict[str, Any]) -> None:
     agree(value)
+
+
+@given(
+    st.dictionaries(_names, _values, max_size=2),
+    st.one_of(
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.integers(cbor.MAX_INT + 1, (1 << 63) - 1),
+        st.integers(-(1 << 63), -cbor.MAX_INT - 1),
+    ),
+)
+def test_no_value_that_the_data_model_lacks(value: dict[str, Any], odd: float) -> None:
+    """Such a record is never stored; one that is damaged does not come out as if it were."""
+    data = cbrrr.encode_dag_cbor({**value, "odd": [odd]}, cid_type=CID)
+    with pytest.raises(InvalidInput):
+        cbor.decode(data)
+    try:
+        found = cbor.decode(data, checked=True)
+    except InvalidInput:
+        return
+    assert type(odd) is int, "a float is always found"
+    assert quick_text(found, data) is None
 
 
 @pytest.mark.parametrize("outer", [1, 60, 200, 252, 253, 254, 255, 300, 509])

@@ -12,13 +12,13 @@ from sqlalchemy import select, update
 from lettaspace.atproto import cbor
 from lettaspace.conversation.jsontext import Number, dumps
 from lettaspace.errors import InvalidInput
-from lettaspace.letta import lines
+from lettaspace.letta import lines, synced
 from lettaspace.letta.importer import import_directory
 from lettaspace.letta.restoring import restore
 from lettaspace.space.schema import records
 from tests.letta.build import Store, compaction, message, row, rows
 from tests.letta.conftest import OpenSpace
-from tests.letta.helpers import only
+from tests.letta.helpers import only, window
 
 
 def _odd() -> list[dict[str, Any]]:
@@ -93,3 +93,29 @@ def test_a_record_that_is_not_what_was_stored_is_looked_over(
         )
     with space.repo.snapshot() as view, pytest.raises(InvalidInput, match="float"):
         list(lines.Rows(space, view.connection, only(space).rpartition("/")[2]))
+
+
+def test_what_was_read_tells_whether_records_change(
+    open_space: OpenSpace, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The revisions that a restore notes are those that the next look finds, in however many
+    pieces the records were read."""
+    monkeypatch.setattr(lines, "_CHUNK", 2)
+    made = rows([message(number, "user", "a") for number in range(1, 8)])
+    summary = compaction(message(8, "user", "A"), "e8", "e7", "e6", 7, 3)
+    store.agent()
+    store.conversation([*made, summary], ["ui-msg-8", "ui-msg-6", "ui-msg-7"])
+    space = open_space("a")
+    import_directory(space, store.path)
+    (kept,) = (each for each in window(space) if each.data["id"] == "ui-msg-6")
+    space.conversation(only(space)).rewrite(kept.rkey, {**kept.payload(), "note": "b"})
+    restore(space, tmp_path / "restored")
+    with space.repo.snapshot() as view:
+        uri = only(space)
+        tid = uri.rpartition("/")[2]
+        told = lines.Rows(space, view.connection, tid)
+        assert len(list(told)) == told.read == 8
+        expected = synced.conversation_revs(view, uri, tid)
+        assert expected.split(" ")[:2] == [str(told.read), told.newest]
+    known = synced.load(space, str(tmp_path / "restored"))
+    assert [each.revs for each in known.values() if each.name == tid] == [expected]

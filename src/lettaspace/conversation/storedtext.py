@@ -16,6 +16,7 @@ from lettaspace.conversation.leaves import DEFS
 from lettaspace.errors import InvalidInput
 
 _MARK = f"{DEFS}#".encode()
+"""What the type of every escape and sealed leaf begins with."""
 
 # Inside a JSON string a quote stands behind a backslash, so `{"json":"` is the beginning of an
 # object wherever it stands, and what these match is the whole of one.
@@ -28,22 +29,19 @@ _ESCAPES = re.compile(rb'\{"json":"((?:[^"\\]++|\\.)*+)' + _END)
 _MAX_BRACKETS = 200
 
 
-def count_marks(record: bytes) -> int:
-    """How often the name that escapes and sealed leaves go by occurs in a record's DAG-CBOR."""
-    return record.count(_MARK)
+def quick_text(value: dict[str, Any], record: bytes) -> bytes | None:
+    """The compact JSON text in UTF-8 of the payload that is stored so; None where only the long
+    way can tell, or where the record turns out not to be of the data model.
 
-
-def quick_text(value: dict[str, Any], marks: int) -> bytes | None:
-    """The compact JSON text in UTF-8 of the payload that is stored so; None where only
-    `codec` can tell.
-
-    `value` is a part of what `cbor.decode` gave, or an object that has one; `marks` are those
-    of the whole record.
+    `value` is a part of what `cbor.decode` gave for the record, taken as checked or not, or an
+    object that has such a part.
     """
     try:
-        text = orjson.dumps(value)
+        text = orjson.dumps(value, option=orjson.OPT_STRICT_INTEGER)
     except TypeError:
         return None
+    # Looking for one byte first, which few records have for another reason, takes no time.
+    marks = record.count(_MARK) if _MARK[-1:] in record else 0
     if not marks:
         return text
     pieces = _NUMBERS.split(text)

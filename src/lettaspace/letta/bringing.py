@@ -94,7 +94,6 @@ class Bringing:
             if self.dry:
                 return Brought(directory.key, tid, Outcome.NEW, rows=read.messages(tid))
             prompt = prompt_in(self.space, view, tid)
-            revs = read.revs(tid)
             rows = Rows(self.space, view.connection, tid)
 
             def files() -> Mapping[str, bytes]:
@@ -106,6 +105,7 @@ class Bringing:
 
             written = rows.behind(found.header)
             size, small = self.placing.conversation(directory.path, written, files)
+            revs = read.revs(tid, messages=(rows.read, rows.newest) if rows.read else None)
         base = Base(found.conversation, rows.window_ids(), prompt_digest(prompt))
         known = Synced(tid, tid, "", revs, size)
         self.remember(directory, known, base, small[names.CONVERSATION])

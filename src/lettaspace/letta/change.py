@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from sqlalchemy import func, literal_column, select
+from sqlalchemy import ColumnElement, bindparam, func, select
 
+from lettaspace.atproto import cbor
 from lettaspace.conversation import reading
 from lettaspace.conversation.index import find_conversation_id
 from lettaspace.conversation.message import Message
@@ -20,8 +21,28 @@ from lettaspace.letta.located import Located
 from lettaspace.letta.source import IDS, prompt_digest
 from lettaspace.letta.store import Prepared
 from lettaspace.letta.synced import Base
-from lettaspace.space.schema import message_index
+from lettaspace.space.schema import message_index, records
+from lettaspace.space.statement import Statement
 from lettaspace.space.view import View
+
+_columns = message_index.c
+_mine = _columns.conversation == bindparam("conversation")
+_count = Statement(lambda: select(func.count()).where(_mine))
+
+
+def _end(place: ColumnElement[int]) -> Statement:
+    """The record of the first message in that order that is in the window, or is not."""
+    first = (
+        select(_columns.record)
+        .where(_mine, _columns.in_window == bindparam("in_window"))
+        .order_by(place)
+        .limit(1)
+        .scalar_subquery()
+    )
+    return Statement(lambda: select(records.c.value).where(records.c.id == first))
+
+
+_ends = _end(_columns.place), _end(_columns.place.desc())
 
 
 class Reading:
@@ -31,31 +52,39 @@ class Reading:
         self.space = space
         self.view = view
 
-    def revs(self, tid: str) -> str:
-        return synced.conversation_revs(self.view, self.space.address.conversation(tid), tid)
+    def revs(self, tid: str, *, messages: tuple[int, str] | None = None) -> str:
+        uri = self.space.address.conversation(tid)
+        return synced.conversation_revs(self.view, uri, tid, messages=messages)
 
     def active(self, tid: str) -> list[Message]:
         """The window's messages that Letta can read, by seq."""
         uri = self.space.address.conversation(tid)
         found = reading.active(self.view.connection, uri, self.space.repo.get_blob)
-        return sorted(filter(is_letta, found), key=lambda message: message.seq)
+        return [
+            message
+            for message in sorted(found, key=lambda message: message.seq)
+            if is_letta(message.value)
+        ]
 
     def messages(self, tid: str) -> int:
-        """How many messages Letta could read: none where the first and the last are another
-        harness's."""
-        uri = self.space.address.conversation(tid)
-        number = find_conversation_id(self.view.connection, uri)
-        columns = message_index.c
-        mine = columns.conversation == number
-        for order in (columns.place, columns.place.desc()):
-            query = select(columns.rkey).where(mine).order_by(order).limit(1)
-            rkey = self.view.connection.execute(query).scalar()
-            if rkey is None:
-                break
-            if is_letta(reading.one(self.view.connection, uri, rkey, self.space.repo.get_blob)):
-                count = select(func.count(literal_column("*"))).where(mine)
-                return int(self.view.connection.execute(count).scalar_one())
-        return 0
+        """How many messages Letta could read."""
+        if not self.has_letta(tid):
+            return 0
+        return int(_count.only(self.view.connection, conversation=self._number(tid))[0])
+
+    def has_letta(self, tid: str) -> bool:
+        """Whether there are messages that Letta could read. There are none where the first and
+        the last, inside of the window and outside, are another harness's."""
+        number, connection = self._number(tid), self.view.connection
+        found = (
+            end.one(connection, conversation=number, in_window=in_window)
+            for end in _ends
+            for in_window in (1, 0)
+        )
+        return any(row is not None and is_letta(cbor.decode(row[0], checked=True)) for row in found)
+
+    def _number(self, tid: str) -> int | None:
+        return find_conversation_id(self.view.connection, self.space.address.conversation(tid))
 
 
 class Change:
@@ -126,7 +155,8 @@ class Change:
         get_blob = self._space.repo.get_blob
         with self._space.database.read() as connection:
             return any(
-                is_letta(reading.one(connection, uri, rkey, get_blob)) for rkey in self._lacking
+                is_letta(reading.one(connection, uri, rkey, get_blob).value)
+                for rkey in self._lacking
             )
 
     def rows(self) -> Iterator[bytes]:

@@ -97,7 +97,8 @@ def window_ids(space: Space, view: View, rkey: str) -> list[str]:
     active = reading.active(view.connection, uri, space.repo.get_blob)
     return [
         payload_id(message)
-        for message in sorted(filter(is_letta, active), key=lambda message: message.seq)
+        for message in sorted(active, key=lambda message: message.seq)
+        if is_letta(message.value)
     ]
 
 

@@ -9,21 +9,19 @@ a summary that lists them come back so only with the window of conversation.json
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from hashlib import sha256
 from itertools import chain
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, func, select
 
 from lettaspace.atproto import cbor
-from lettaspace.atproto.cid import CID
-from lettaspace.conversation import reading
+from lettaspace.conversation import codec
 from lettaspace.conversation.formats import OpenBlob
 from lettaspace.conversation.jsontext import dumps
 from lettaspace.conversation.message import Message
 from lettaspace.conversation.records import LOCAL_MESSAGE
 from lettaspace.conversation.space import Space
-from lettaspace.conversation.storedtext import count_marks, quick_text
+from lettaspace.conversation.storedtext import quick_text
 from lettaspace.letta.build import LEGACY_MESSAGE
 from lettaspace.space.schema import message_conversations, message_index, records
 from lettaspace.space.statement import Statement
@@ -55,8 +53,8 @@ _places = Statement(
         .order_by(_index.seq, _index.rkey)
     )
 )
-_values = Statement(
-    lambda: select(records.c.id, records.c.rkey, records.c.cid, records.c.value).where(
+_records = Statement(
+    lambda: select(records.c.id, records.c.rev, records.c.value).where(
         records.c.id.in_(select(func.json_each(bindparam("ids")).table_valued("value").c.value))
     )
 )
@@ -82,6 +80,10 @@ class Rows:
     ) -> None:
         self.count = 0
         """How many there were so far."""
+        self.read = 0
+        """How many records were read for it."""
+        self.newest = ""
+        """The newest revision that any of those was written in."""
         self._connection = connection
         self._uri = space.address.conversation(rkey)
         self._open_blob = space.repo.get_blob
@@ -102,50 +104,53 @@ class Rows:
         return [message_id for *_, message_id in sorted(self._listed)]
 
     def __iter__(self) -> Iterator[bytes]:
-        present, open_blob = self._present, self._open_blob
+        present, open_blob, parent = self._present, self._open_blob, self._parent
         window: dict[str, None] = {}
-        for place, stored in self._in_file_order():
+        for place, record in self._in_file_order():
             rkey = place.rkey
             covered: list[str] | None = None
-            if stored is not None:
-                kind = stored.kind
-                if not kind:
+            if record is not None:
+                # It was checked when it was stored, and is once more where `quick_text` has
+                # nothing to say.
+                value = cbor.decode(record, checked=True)
+                if not is_letta(value):
                     continue
-                covered = stored.value.get("compactedMessageIds")
+                covered = value.get("compactedMessageIds")
                 for tid in covered or ():
                     window.pop(tid, None)
                 if rkey not in present:
                     self.count += 1
                     if place.in_window:
                         listed = (place.seq, place.place, rkey, place.record)
-                        self._listed.append((*listed, stored.payload_id(open_blob)))
-                    if kind == LEGACY_MESSAGE:
+                        self._listed.append((*listed, _payload_id(rkey, value, open_blob)))
+                    if value["message"]["format"] == LEGACY_MESSAGE:
                         # In a row it would make Letta refuse the file; by itself it is passed
                         # over.
-                        yield line(_payload(stored.message(open_blob)))
+                        yield line(_payload(rkey, cbor.decode(record), open_blob))
                         continue
-                    if covered is None:
-                        yield stored.row(self._parent, open_blob)
-                    else:
+                    row = None if covered is not None else _quick_row(rkey, value, record, parent)
+                    if row is None:
                         kept = next(iter(window), None)
                         if kept is not None and kept in present:
                             kept = self._row_id(kept)
-                        yield _row(stored.message(open_blob), self._parent, kept)
-                    self._parent = rkey
+                        row = _row(rkey, cbor.decode(record), open_blob, parent, kept)
+                    yield row
+                    parent = rkey
             if covered is not None:
                 window = {rkey: None, **window}
             window[rkey] = None
 
-    def _in_file_order(self) -> Iterator[tuple["_Place", "_Stored | None"]]:
-        """All messages; of those that are present only the summaries are read."""
+    def _in_file_order(self) -> Iterator[tuple["_Place", bytes | None]]:
+        """All messages with their records; of those that are present only the summaries'."""
         order, present = self._file_order(), self._present
         for start in range(0, len(order), _CHUNK):
             some = order[start : start + _CHUNK]
-            wanted = [each.record for each in some if each.summary or each.rkey not in present]
-            found = self._read(wanted)
+            found = self._read(
+                [each.record for each in some if each.summary or each.rkey not in present]
+            )
+            self.read += len(found)
             for place in some:
-                row = found.get(place.record)
-                yield place, None if row is None else _Stored(*row)
+                yield place, found.get(place.record)
 
     def _file_order(self) -> list["_Place"]:
         """All messages in the order of their rows: before a compaction stand those it kept,
@@ -170,17 +175,18 @@ class Rows:
 
     def _kept(self, summary: "_Place") -> int | None:
         """How many messages a compaction kept, by its own statistics."""
-        stored = _Stored(*self._read([summary.record])[summary.record])
-        if not stored.kind:
+        value: Any = cbor.decode(self._read([summary.record])[summary.record])
+        if not is_letta(value):
             return 0
-        value: Any = stored.message(self._open_blob).payload(images=False)
+        value = _payload(summary.rkey, value, self._open_blob, images=False)
         for key in ("metadata", "compaction", "stats", "messages_count_after"):
             value = value.get(key) if isinstance(value, dict) else None
         return value - 1 if type(value) is int else None
 
-    def _read(self, ids: list[int]) -> dict[int, tuple[str, bytes, bytes]]:
-        rows = _values.each(self._connection, ids=str(ids))
-        return {record: (rkey, cid, data) for record, rkey, cid, data in rows}
+    def _read(self, ids: list[int]) -> dict[int, bytes]:
+        rows = _records.all(self._connection, ids=str(ids))
+        self.newest = max(self.newest, max((rev for _, rev, _ in rows), default=""))
+        return {record: data for record, _, data in rows}
 
 
 class _Place(NamedTuple):
@@ -195,68 +201,20 @@ class _Place(NamedTuple):
     in_window: int
 
 
-class _Stored:
-    """A message as its record has it."""
-
-    __slots__ = ("_cid", "_data", "rkey", "value")
-
-    def __init__(self, rkey: str, cid: bytes, data: bytes) -> None:
-        # A record is checked before it is stored, and its CID tells whether it still is that.
-        checked = cid.endswith(sha256(data).digest())
-        self.value: Value = cbor.decode(data, checked=checked)
-        self.rkey = rkey
-        self._cid = cid
-        self._data = data
-
-    @property
-    def kind(self) -> str:
-        """The message's format, "" where that is not Letta's."""
-        message = self.value["message"]
-        name: str = message["format"]
-        return name if (name, message["version"]) in _FORMATS else ""
-
-    def message(self, open_blob: OpenBlob) -> Message:
-        return reading.fresh("", self.rkey, CID.from_bytes(self._cid), self.value, open_blob)
-
-    def payload_id(self, open_blob: OpenBlob) -> str:
-        stored = self.value["message"]["data"].get("id")
-        return stored if type(stored) is str else payload_id(self.message(open_blob))
-
-    def row(self, parent: str | None, open_blob: OpenBlob) -> bytes:
-        """Its row, if it is no summary."""
-        value = self.value
-        data = value["message"]["data"]
-        if type(data.get("id")) is str:
-            row = {
-                "type": "message",
-                "id": self.rkey,
-                "parentId": parent,
-                "timestamp": value["createdAt"],
-                "message": data,
-            }
-            text = quick_text(row, count_marks(self._data))
-            if text is not None:
-                return text + b"\n"
-        return _row(self.message(open_blob), parent, None)
-
-
-def is_letta(message: Message) -> bool:
-    """Whether Letta could read the message."""
-    return (message.format, message.version) in _FORMATS
+def is_letta(value: Value) -> bool:
+    """Whether Letta could read a message, by its record."""
+    message = value["message"]
+    return (message["format"], message["version"]) in _FORMATS
 
 
 def payload_id(message: Message) -> str:
     """The id by which Letta's list of the window names a message."""
-    stored = message.data.get("id")
-    if type(stored) is str:
-        return stored  # as it is nearly always, without a look at all the rest
-    found: str = _payload(message, images=False)["id"]
-    return found
+    return _payload_id(message.rkey, message.value, message.open_blob)
 
 
 def message_row(message: Message, parent: str | None) -> bytes:
     """The row of a message that the file has, and that has another payload since."""
-    return _row(message, parent, None)
+    return _row(message.rkey, message.value, message.open_blob, parent, None)
 
 
 def line(value: Mapping[str, Any]) -> bytes:
@@ -264,21 +222,49 @@ def line(value: Mapping[str, Any]) -> bytes:
     return dumps(dict(value)).encode() + b"\n"
 
 
-def _payload(message: Message, *, images: bool = True) -> dict[str, Any]:
+def _payload(
+    rkey: str, value: Value, open_blob: OpenBlob, *, images: bool = True
+) -> dict[str, Any]:
     """The payload under the id by which Letta's list of the window names it: its own, or the
     TID of a message that another harness wrote without one."""
-    payload: dict[str, Any] = message.payload(images=images)
-    return payload if isinstance(payload.get("id"), str) else {**payload, "id": message.rkey}
+    payload = codec.decode(value["message"]["data"], open_blob, images=images)
+    return payload if isinstance(payload.get("id"), str) else {**payload, "id": rkey}
 
 
-def _row(message: Message, parent: str | None, first_kept: str | None) -> bytes:
-    payload = _payload(message)
-    is_summary = message.compacted_message_ids is not None
+def _payload_id(rkey: str, value: Value, open_blob: OpenBlob) -> str:
+    stored = value["message"]["data"].get("id")
+    if type(stored) is str:
+        return stored  # as it is nearly always, without a look at all the rest
+    found: str = _payload(rkey, value, open_blob, images=False)["id"]
+    return found
+
+
+def _quick_row(rkey: str, value: Value, record: bytes, parent: str | None) -> bytes | None:
+    """The row of a message that is no summary, if there is a short cut to it."""
+    data = value["message"]["data"]
+    if type(data.get("id")) is not str:
+        return None
+    row = {
+        "type": "message",
+        "id": rkey,
+        "parentId": parent,
+        "timestamp": value["createdAt"],
+        "message": data,
+    }
+    text = quick_text(row, record)
+    return None if text is None else text + b"\n"
+
+
+def _row(
+    rkey: str, value: Value, open_blob: OpenBlob, parent: str | None, first_kept: str | None
+) -> bytes:
+    payload = _payload(rkey, value, open_blob)
+    is_summary = value.get("compactedMessageIds") is not None
     row: dict[str, Any] = {
         "type": "compaction" if is_summary else "message",
-        "id": message.rkey,
+        "id": rkey,
         "parentId": parent,
-        "timestamp": message.created_at,
+        "timestamp": value["createdAt"],
     }
     if is_summary:
         row |= _compaction(payload, first_kept)

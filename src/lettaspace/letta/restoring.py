@@ -249,7 +249,7 @@ class Restoring:
             uri = self.space.address.conversation(tid)
             has_messages = find_conversation_id(view.connection, uri) is not None
             state = view.get(CONVERSATION_STATE, tid)
-            if has_messages and not Reading(self.space, view).messages(tid):
+            if has_messages and not Reading(self.space, view).has_letta(tid):
                 note = "its messages are another harness's"
                 return Brought("", tid, Outcome.LEFT, note=note)
         if not has_messages and state is None:

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, func, literal_column, select
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import bindparam, delete, func, select
 
 from lettaspace.conversation.index import find_conversation_id
 from lettaspace.conversation.jsontext import dumps, loads
@@ -17,6 +16,7 @@ from lettaspace.conversation.records import COMPILED_PROMPT, CONVERSATION, CONVE
 from lettaspace.conversation.space import Space
 from lettaspace.letta import tracking
 from lettaspace.space.schema import message_index, records, synced
+from lettaspace.space.statement import Statement, replacing
 from lettaspace.space.view import View
 
 AGENT = "agent:"
@@ -27,6 +27,23 @@ MEMORY = "memory:"
 
 _DIRECTORY = ""
 _LETTA = "conversation:", "default:"
+
+_messages = Statement(
+    lambda: (
+        select(func.count(), func.max(records.c.rev))
+        .select_from(message_index)
+        .join(records, records.c.id == message_index.c.record)
+        .where(message_index.c.conversation == bindparam("conversation"))
+    )
+)
+_rev = Statement(
+    lambda: select(records.c.rev).where(
+        records.c.repo == bindparam("repo"),
+        records.c.collection == bindparam("collection"),
+        records.c.rkey == bindparam("rkey"),
+    )
+)
+_note = replacing(synced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +129,19 @@ def set_rev(space: Space, directory: str, rev: str) -> None:
     _put(space, directory, _DIRECTORY, Synced(rev), "{}")
 
 
-def conversation_revs(view: View, uri: str, rkey: str) -> str:
-    """Changes when any record of a conversation does, or when messages leave it."""
+def conversation_revs(
+    view: View, uri: str, rkey: str, *, messages: tuple[int, str] | None = None
+) -> str:
+    """Changes when any record of a conversation does, or when messages leave it.
+
+    Where its messages were just read, `messages` says how many there are, and the newest
+    revision that any was written in.
+    """
     parts: list[str] = []
-    number = find_conversation_id(view.connection, uri)
-    if number is not None:
-        count, newest = view.connection.execute(
-            select(func.count(literal_column("*")), func.max(records.c.rev))
-            .select_from(message_index)
-            .join(records, records.c.id == message_index.c.record)
-            .where(message_index.c.conversation == number)
-        ).one()
+    if messages is not None:
+        parts += [str(messages[0]), messages[1]]
+    elif (number := find_conversation_id(view.connection, uri)) is not None:
+        count, newest = _messages.only(view.connection, conversation=number)
         parts += [str(count), newest or "-"]
     for collection in (CONVERSATION, CONVERSATION_STATE, COMPILED_PROMPT):
         parts.append(record_rev(view, collection, rkey))
@@ -131,10 +150,8 @@ def conversation_revs(view: View, uri: str, rkey: str) -> str:
 
 def record_rev(view: View, collection: str, rkey: str) -> str:
     """The revision that a record was last written in; "-" where there is none."""
-    query = select(records.c.rev).where(
-        records.c.repo == view.repo, records.c.collection == collection, records.c.rkey == rkey
-    )
-    return str(view.connection.execute(query).scalar() or "-")
+    row = _rev.one(view.connection, repo=view.repo, collection=collection, rkey=rkey)
+    return "-" if row is None else str(row[0])
 
 
 def is_conversation(key: str) -> bool:
@@ -142,19 +159,18 @@ def is_conversation(key: str) -> bool:
 
 
 def _put(space: Space, directory: str, key: str, known: Synced, base: str) -> None:
-    row = {
-        "name": known.name,
-        "derived": known.derived,
-        "mark": known.mark,
-        "revs": known.revs,
-        "size": known.size,
-        "base": base,
-    }
     with space.database.write() as connection:
-        connection.execute(
-            insert(synced)
-            .values(repo=space.repo.id, directory=directory, key=key, **row)
-            .on_conflict_do_update(index_elements=["repo", "directory", "key"], set_=row)
+        _note.run(
+            connection,
+            repo=space.repo.id,
+            directory=directory,
+            key=key,
+            name=known.name,
+            derived=known.derived,
+            mark=known.mark,
+            revs=known.revs,
+            size=known.size,
+            base=base,
         )
         if is_conversation(key):
             tracking.note(connection, space.repo.id, directory, key, known.name, known.mark)

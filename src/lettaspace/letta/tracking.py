@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
-from sqlalchemy.dialects.sqlite import insert
 
 from lettaspace.conversation.index import find_conversation_id
 from lettaspace.conversation.space import Space
@@ -18,11 +17,13 @@ from lettaspace.conversation.writing import top_seq
 from lettaspace.letta.directory import ConversationDir, Listing, fingerprint
 from lettaspace.letta.scan import TID_LENGTH
 from lettaspace.space.schema import message_conversations, message_index, sources
+from lettaspace.space.statement import replacing
 
 IMPORTER = "2"
 """Changes when the same files would give other records than before."""
 
 _index = message_index.c
+_note = replacing(sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +73,13 @@ def note(
     connection: Connection, repo: int, directory: str, key: str, conversation: str, mark: str
 ) -> None:
     """The same, in somebody's transaction."""
-    row = {"conversation": conversation, "fingerprint": mark}
-    connection.execute(
-        insert(sources)
-        .values(repo=repo, directory=directory, key=key, **row)
-        .on_conflict_do_update(index_elements=["repo", "directory", "key"], set_=row)
+    _note.run(
+        connection,
+        repo=repo,
+        directory=directory,
+        key=key,
+        conversation=conversation,
+        fingerprint=mark,
     )
 
 

@@ -95,6 +95,14 @@ def insert_new(table: Table, *columns: str) -> Statement:
     )
 
 
+def replacing(table: Table) -> Statement:
+    """An insert of all columns, in SQLite, that takes the place of a row with the same key."""
+    names, key = table.columns.keys(), table.primary_key.columns.keys()
+    row = sqlite.insert(table).values({name: bindparam(name) for name in names})
+    others = {name: row.excluded[name] for name in names if name not in key}
+    return Statement(lambda: row.on_conflict_do_update(index_elements=key, set_=others))
+
+
 def _order(names: Sequence[str] | None, fixed: Mapping[str, Any]) -> Callable[[Any], Any]:
     """Makes what a driver takes of named values: those in order, or a dict with all of them."""
     if names is None:
