@@ -134,6 +134,31 @@ def test_round_trips(value):
     assert data.loads(data.dumps(value).encode()) == value
 
 
+@given(VALUES)
+def test_the_text_is_that_of_the_object(value):
+    text = json.dumps(data.to_json(value), ensure_ascii=False, separators=(",", ":"))
+    assert data.dumps(value) == data.dumps(value, checked=True) == text
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": {"$link": "x"}},
+        {"a": {"$bytes": "AA"}},
+        {"a": [{"__proto__": 1}]},
+        {"$type": ""},
+        {"$type": 7},
+        {"a": {"$type": "blob", "ref": 3}},
+    ],
+)
+def test_what_would_mean_something_else_is_refused_though_checked(value):
+    assert data.dumps({"v": '"$link":'}, checked=True) == r'{"v":"\"$link\":"}'
+    with pytest.raises(InvalidRecord):
+        data.dumps(value)
+    with pytest.raises(InvalidRecord):
+        data.dumps(value, checked=True)
+
+
 def test_the_arguments_are_not_changed():
     obj = {"a": [{"$link": str(BLOB)}], "b": {"c": {"$bytes": "AQID"}}}
     before = json.dumps(obj)

@@ -15,6 +15,8 @@ from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import orjson
+
 from lettaspace.atproto.cbor import MAX_DEPTH, MAX_INT, MAX_WIDTH, check, step
 from lettaspace.atproto.cid import CID, RAW
 from lettaspace.errors import InvalidInput, InvalidRecord
@@ -114,16 +116,41 @@ def _read_in_place(top: list[Any]) -> bool:
     return False
 
 
-def dumps(value: Any) -> str:
+def dumps(value: Any, *, checked: bool = False) -> str:
     """The JSON text of a value, compact, keys in the order they have.
 
-    Raises InvalidRecord as `to_json` does.
+    Raises InvalidRecord as `to_json` does. What is `checked` is known to be a value of the data
+    model, such as what `cbor.decode` gives.
     """
-    if _can_be_written(value):
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_to_json)
-        if text.isascii() or _is_unicode(text):
-            return text
+    if checked or _can_be_written(value):
+        try:
+            text = orjson.dumps(value, default=_default, option=orjson.OPT_STRICT_INTEGER).decode()
+        except TypeError:  # a lone surrogate, too deep for it, or no JSON
+            pass
+        else:
+            if not checked or _means_itself(text):
+                return text
     return json.dumps(to_json(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _default(item: Any) -> Any:
+    try:
+        return _to_json(item)
+    except (_RefusedError, AttributeError) as error:
+        raise TypeError from error
+
+
+def _means_itself(text: str) -> bool:
+    """Whether no key in a JSON text has a meaning of its own, beyond naming a type. Keys only
+    stand so where they are keys: inside a string, a quote has a backslash before it."""
+    types = text.count('"$type":')
+    return not (
+        '"$link":' in text
+        or '"$bytes":' in text
+        or '"__proto__":' in text
+        or (types and (types != text.count('"$type":"') or '"$type":""' in text))
+        or '"$type":"blob"' in text
+    )
 
 
 def _can_be_written(value: Any) -> bool:
@@ -161,14 +188,6 @@ def _can_be_written(value: Any) -> bool:
             return False
         level = deeper
     return False
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def blob_refs(value: Any) -> list[CID]:

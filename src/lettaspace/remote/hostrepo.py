@@ -291,8 +291,9 @@ class HostRepo:
             raise Damaged(f"{self.origin}: {error}") from None
 
 
-def encode(write: Write) -> str:
-    """A write as applyWrites has it, in JSON. Raises InvalidRecord for a value that has none."""
+def encode(write: Write, *, checked: bool = False) -> str:
+    """A write as applyWrites has it, in JSON. Raises InvalidRecord for a value that has none.
+    `checked`: its value is known to be one of the data model."""
     kind = type(write).__name__.lower()
     fields: dict[str, Any] = {
         "$type": f"{SPACE}applyWrites#{kind}",
@@ -302,4 +303,4 @@ def encode(write: Write) -> str:
         fields["rkey"] = write.rkey
     if isinstance(write, Create | Update):
         fields["value"] = write.value
-    return data.dumps(fields)
+    return data.dumps(fields, checked=checked)

@@ -34,6 +34,9 @@ _OVERHEAD = 400
 _RECORD_FAULTS = frozenset({"InvalidRecord", "InvalidRequest", "BlobNotFound", "InvalidMimeType"})
 """What hosts call it when a single record is at fault, not the account or the space."""
 
+_BLOB = '"$type":"blob"'
+"""What a write holds, as it is sent, that has a blob."""
+
 _HOPELESS = 20
 """So many records refused, and none taken: it is not the records."""
 
@@ -174,7 +177,9 @@ class Pusher:
                     continue
                 kind = Create if each.there is None else Update
                 write = kind(*each.key, record.value)
-                items.append(_Item(each, write, encode(write), blob_refs(record.value)))
+                text = encode(write, checked=True)
+                blobs = blob_refs(record.value) if _BLOB in text else ()
+                items.append(_Item(each, write, text, blobs))
         return items
 
     def _send(self, batch: Sequence[_Item], *, again: bool = True) -> None:

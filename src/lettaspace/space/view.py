@@ -39,7 +39,7 @@ class View:
         if row is None:
             return None
         cid, value = row
-        return Record(collection, rkey, CID.from_bytes(cid), cbor.decode(value))
+        return _record(collection, rkey, cid, value)
 
     def has(self, collection: str, rkey: str) -> bool:
         """Whether there is such a record."""
@@ -75,7 +75,9 @@ class View:
             part = query if after is None else query.where(_records.rkey > after)
             rows = self.connection.execute(part.limit(size)).all()
             for rkey, cid, value in rows:
-                yield Record(collection, rkey, CID.from_bytes(cid), cbor.decode(value))
+                yield Record(
+                    collection, rkey, CID.from_bytes(cid), cbor.decode(value, checked=True)
+                )
             if len(rows) < size:
                 return
             after = rows[-1].rkey
@@ -111,3 +113,7 @@ class View:
                 None if row.cid is None else CID.from_bytes(row.cid),
                 None if row.prev is None else CID.from_bytes(row.prev),
             )
+
+
+def _record(collection: str, rkey: str, cid: bytes, value: bytes) -> Record:
+    return Record(collection, rkey, CID.from_bytes(cid), cbor.decode(value, checked=True))
