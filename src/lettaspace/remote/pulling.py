@@ -23,6 +23,7 @@ from lettaspace.remote.hostrepo import HostRepo, RemoteOp
 from lettaspace.remote.mirror import Key, Mirror, There
 from lettaspace.remote.taking import Change, Taken, Terms, take
 from lettaspace.space import schema
+from lettaspace.space.batch import BLOB_MARK
 from lettaspace.space.car import read_repo
 from lettaspace.space.repo import EmbeddedRepo, Transaction
 from lettaspace.space.sethash import SetHash, element
@@ -303,7 +304,10 @@ class Puller:
     def _fetch_blobs(self, changes: Sequence[Change]) -> set[CID]:
         """Stores the blobs that are not here yet; returns those that the host does not have."""
         wanted = dict.fromkeys(
-            cid for change in changes if change.value is not None for cid in blob_refs(change.value)
+            cid
+            for change in changes
+            if change.value is not None and BLOB_MARK in change.data
+            for cid in blob_refs(change.value)
         )
         if not wanted:
             return set()
@@ -375,7 +379,8 @@ def _kept(pieces: Iterable[bytes], file: IO[bytes]) -> Iterator[bytes]:
 def _read(file: IO[bytes], entry: _Entry) -> Change:
     file.seek(entry.offset)
     data = file.read(entry.size)
-    return Change(entry.key, entry.cid, cbor.decode(data), data)
+    # It was checked when it came.
+    return Change(entry.key, entry.cid, cbor.decode(data, checked=True), data)
 
 
 def _grouped(entries: Sequence[_Entry]) -> Iterator[Sequence[_Entry]]:

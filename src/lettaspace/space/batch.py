@@ -60,7 +60,7 @@ _forget_blobs = Statement(
 _refer_to_blob = Statement(lambda: insert(schema.blob_refs))
 
 # What every record that holds a blob object has in its CBOR: a cheap way to pass over the rest.
-_BLOB_MARK = b"\x65$type\x64blob"
+BLOB_MARK = b"\x65$type\x64blob"
 
 
 @dataclass(slots=True)
@@ -237,7 +237,7 @@ class Batch:
         refs = {
             (slot.id, cid)
             for slot in present
-            if slot.value and _BLOB_MARK in slot.data
+            if slot.value and BLOB_MARK in slot.data
             for cid in blob_refs(slot.value)
         }
         if not refs:
