@@ -11,8 +11,9 @@ from sqlalchemy import select, update
 
 from lettaspace.atproto import cbor
 from lettaspace.conversation.jsontext import Number, dumps
-from lettaspace.errors import InvalidInput
+from lettaspace.errors import Damaged
 from lettaspace.letta import lines, synced
+from lettaspace.letta.brought import Outcome
 from lettaspace.letta.importer import import_directory
 from lettaspace.letta.restoring import restore
 from lettaspace.space.schema import records
@@ -78,7 +79,8 @@ def test_the_quick_way_and_the_long_one_give_the_same_files(
 def test_a_record_that_is_not_what_was_stored_is_looked_over(
     open_space: OpenSpace, store: Store, tmp_path: Path
 ) -> None:
-    """A record's CID vouches for it; where it does not, no float comes out as if it were ours."""
+    """Its conversation is left, and said."""
+    store.agent()
     store.conversation(rows([message(1, "user", "a"), message(2, "user", "b")]))
     space = open_space("a")
     import_directory(space, store.path)
@@ -91,8 +93,11 @@ def test_a_record_that_is_not_what_was_stored_is_looked_over(
         connection.execute(
             update(records).where(records.c.rkey == first.rkey).values(value=damaged)
         )
-    with space.repo.snapshot() as view, pytest.raises(InvalidInput, match="float"):
+    with space.repo.snapshot() as view, pytest.raises(Damaged, match="float"):
         list(lines.Rows(space, view.connection, only(space).rpartition("/")[2]))
+    report = restore(space, tmp_path / "restored")
+    assert [each.outcome for each in report.conversations] == [Outcome.LEFT]
+    assert not list((tmp_path / "restored" / "conversations").iterdir())
 
 
 def test_what_was_read_tells_whether_records_change(

@@ -11,6 +11,7 @@ from lettaspace.conversation.index import find_conversation_id
 from lettaspace.conversation.message import Message
 from lettaspace.conversation.space import Space
 from lettaspace.conversation.unstored import without_authentication
+from lettaspace.errors import InvalidInput
 from lettaspace.letta import directory as names
 from lettaspace.letta import rows, synced
 from lettaspace.letta.continuing import local_names, told
@@ -81,10 +82,18 @@ class Reading:
             for end in _ends
             for in_window in (1, 0)
         )
-        return any(row is not None and is_letta(cbor.decode(row[0], checked=True)) for row in found)
+        return any(row is not None and _could_be_letta(row[0]) for row in found)
 
     def _number(self, tid: str) -> int | None:
         return find_conversation_id(self.view.connection, self.space.address.conversation(tid))
+
+
+def _could_be_letta(record: bytes) -> bool:
+    """A damaged one could: whoever reads all of it says so."""
+    try:
+        return is_letta(cbor.decode(record, checked=True))
+    except InvalidInput:
+        return True
 
 
 class Change:

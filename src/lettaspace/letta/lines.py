@@ -22,6 +22,7 @@ from lettaspace.conversation.message import Message
 from lettaspace.conversation.records import LOCAL_MESSAGE
 from lettaspace.conversation.space import Space
 from lettaspace.conversation.storedtext import quick_text
+from lettaspace.errors import Damaged, InvalidInput
 from lettaspace.letta.build import LEGACY_MESSAGE
 from lettaspace.space.schema import message_conversations, message_index, records
 from lettaspace.space.statement import Statement
@@ -65,7 +66,7 @@ class Rows:
     they are to be appended. To be gone through once.
 
     `present` are the messages in the file, by TID, `row_id` tells the id of their rows, and
-    `parent` is the last one's.
+    `parent` is the last one's. Raises Damaged, or NotFound for a blob.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class Rows:
             if record is not None:
                 # It was checked when it was stored, and is once more where `quick_text` has
                 # nothing to say.
-                value = cbor.decode(record, checked=True)
+                value = _decoded(rkey, record, checked=True)
                 if not is_letta(value):
                     continue
                 covered = value.get("compactedMessageIds")
@@ -126,14 +127,15 @@ class Rows:
                     if value["message"]["format"] == LEGACY_MESSAGE:
                         # In a row it would make Letta refuse the file; by itself it is passed
                         # over.
-                        yield line(_payload(rkey, cbor.decode(record), open_blob))
+                        yield line(_payload(rkey, _decoded(rkey, record), open_blob))
                         continue
                     row = None if covered is not None else _quick_row(rkey, value, record, parent)
                     if row is None:
                         kept = next(iter(window), None)
                         if kept is not None and kept in present:
                             kept = self._row_id(kept)
-                        row = _row(rkey, cbor.decode(record), open_blob, parent, kept)
+                        whole = _decoded(rkey, record)
+                        row = _row(rkey, whole, open_blob, parent, kept)
                     yield row
                     parent = rkey
             if covered is not None:
@@ -175,7 +177,8 @@ class Rows:
 
     def _kept(self, summary: "_Place") -> int | None:
         """How many messages a compaction kept, by its own statistics."""
-        value: Any = cbor.decode(self._read([summary.record])[summary.record])
+        record = self._read([summary.record])[summary.record]
+        value: Any = _decoded(summary.rkey, record)
         if not is_letta(value):
             return 0
         value = _payload(summary.rkey, value, self._open_blob, images=False)
@@ -220,6 +223,14 @@ def message_row(message: Message, parent: str | None) -> bytes:
 def line(value: Mapping[str, Any]) -> bytes:
     """One line of messages.jsonl."""
     return dumps(dict(value)).encode() + b"\n"
+
+
+def _decoded(rkey: str, record: bytes, *, checked: bool = False) -> Value:
+    try:
+        value: Value = cbor.decode(record, checked=checked)
+    except InvalidInput as error:
+        raise Damaged(f"{rkey}: {error}") from error
+    return value
 
 
 def _payload(

@@ -227,7 +227,7 @@ class _Reconciling(Looking):
     def new(self, tids: set[str]) -> bool:
         """Brings conversations that the directory does not have; whether none is left for
         later."""
-        self.restoring.refresh()
+        self.restoring.keys.refresh()
         done = True
         for tid in self.missing(tids):
             self.check()

@@ -11,7 +11,6 @@ at every moment, and where nothing differs nothing is written.
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,22 +30,13 @@ from lettaspace.letta.bringing import Bringing
 from lettaspace.letta.brought import Brought, Outcome
 from lettaspace.letta.change import Reading
 from lettaspace.letta.continuing import Part
-from lettaspace.letta.directory import (
-    CONVERSATION as CONVERSATION_FILE,
-)
-from lettaspace.letta.directory import (
-    MESSAGES,
-    ConversationDir,
-    encode_name,
-    is_name,
-    read_small,
-)
+from lettaspace.letta.directory import ConversationDir, is_name
 from lettaspace.letta.doubt import Rest
-from lettaspace.letta.export import files_in, letta_agent_id
+from lettaspace.letta.export import letta_agent_id
 from lettaspace.letta.importer import Importer
+from lettaspace.letta.keys import Keys
 from lettaspace.letta.memfs import MEMFS, MEMORY
 from lettaspace.letta.placing import Placing
-from lettaspace.letta.report import ConversationReport
 
 Memory = Callable[[str, Path], object]
 """Brings an agent's memory (by its record key) into a directory, if the space has one. Letta
@@ -144,12 +134,12 @@ class Restoring:
         self.importer = importer
         self.bringing = bringing
         self.directory = importer.directory
+        self.keys = Keys(space, importer, bringing)
         self.report = RestoreReport()
         self.lacks_memory = False
         """Whether an agent was left because its memory could not be restored."""
         self._memory = memory
         self._agents: dict[str, Brought | None] = {}
-        self._keys: dict[str, str] | None = None
 
     @classmethod
     @contextmanager
@@ -230,8 +220,8 @@ class Restoring:
     def conversation(self, tid: str, *, again: bool = True) -> Brought | None:
         """Brings a conversation, its agent first. One that somebody deleted from the directory
         is brought `again`, or not at all: then, None."""
-        directory, is_there = self.place(tid)
-        if directory is None or (not is_there and not again and self.was_there(tid)):
+        directory, is_there = self.keys.place(tid)
+        if directory is None or (not is_there and not again and self.keys.get(tid) is not None):
             return None
         record = self.space.repo.get(CONVERSATION, tid)
         agent = rkey_of(record.value["agent"]) if record is not None else NO_AGENT
@@ -260,103 +250,8 @@ class Restoring:
             return Brought(directory.key, tid, Outcome.LEFT, note=str(error))
         except Conflict as error:
             return Brought(directory.key, tid, Outcome.BUSY, note=str(error))
-        self.keys[tid] = directory.key
+        self.keys.note(tid, directory.key)
         return brought
-
-    # Keys
-
-    @property
-    def keys(self) -> dict[str, str]:
-        """The keys in the directory by the conversations that they are."""
-        if self._keys is None:
-            self._keys = {}
-            present = {each.key for each in self.importer.listing.conversations}
-            known = {key: each.conversation for key, each in self.importer.known.items()}
-            known |= {
-                key: each.name
-                for key, each in self.importer.synced.items()
-                if synced.is_conversation(key)
-            }
-            # Those that are there come last, and count.
-            for key in sorted(known, key=lambda key: key in present):
-                self._keys[known[key]] = key
-        return self._keys
-
-    def refresh(self) -> None:
-        """Has what is known of the keys looked up again."""
-        self._keys = None
-
-    def was_there(self, tid: str) -> bool:
-        return tid in self.keys
-
-    def place(self, tid: str) -> tuple[ConversationDir | None, bool]:
-        """Where a conversation is, or is to be, and whether it is there. None for an empty one
-        whose place another one has."""
-        if (key := self.keys.get(tid)) is not None:
-            found = self.at(key)
-            if found.path.exists() or self.is_free(key, tid):
-                return found, found.path.exists()
-        with self.space.repo.snapshot() as view:
-            own = files_in(self.space, view, tid)
-            uri = self.space.address.conversation(tid)
-            is_empty = find_conversation_id(view.connection, uri) is None
-        if not is_name(own.key):
-            own.key = f"conversation:{tid}"
-        kind, _, name = own.key.partition(":")
-        for number in count(1):
-            if number == 1:
-                key = own.key
-            elif kind == "default":
-                key = f"conversation:default~m{number}"
-            else:
-                key = f"conversation:{name}~m{number}"
-                key = key if is_name(key) else f"conversation:{tid}~m{number}"
-            found = self.at(key)
-            if not found.path.exists():
-                if self.is_free(key, tid):
-                    return found, False
-            elif self.is_taken(found, tid):
-                if is_empty:
-                    return None, False
-            else:
-                return found, True
-        raise AssertionError("the numbers end")
-
-    def at(self, key: str) -> ConversationDir:
-        path = self.directory / "conversations" / encode_name(key)
-        return ConversationDir(key, path)
-
-    def is_free(self, key: str, tid: str) -> bool:
-        """Whether no other conversation has a key, or had it till somebody deleted it."""
-        known = self.importer.synced.get(key)
-        owner = known.name if known is not None else None
-        if owner is None and key in self.importer.known:
-            owner = self.importer.known[key].conversation
-        return owner in (None, tid)
-
-    def is_taken(self, directory: ConversationDir, tid: str) -> bool:
-        """Whether a directory is another conversation. One of the same agent in which nothing
-        was said, as Letta makes them, gives way."""
-        if not self.is_free(directory.key, tid):
-            return True
-        entry = ConversationReport(directory.key)
-        prepared = self.importer.prepare(directory, entry, patient=False)
-        if prepared is None:
-            return True
-        if prepared.tid == tid:
-            return False
-        if not self.is_blank(directory):
-            return True
-        if not self.bringing.dry:
-            self.bringing.adopt(directory, tid)
-        return False
-
-    @staticmethod
-    def is_blank(directory: ConversationDir) -> bool:
-        """Whether it is an agent's default conversation in which nothing was said."""
-        if directory.default_agent is None or (directory.path / MESSAGES).exists():
-            return False
-        return read_small(directory.path / CONVERSATION_FILE).value is not None
 
 
 def _is_component(name: str) -> bool:
