@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -168,14 +169,17 @@ def test_it_stops_between_two_conversations(
     a.machine.sync(host)
     told = Told()
     real = Bringing.new
+    is_known = threading.Event()
 
     def new(*arguments: Any) -> Any:
-        made._stopping.set()
+        is_known.wait(60)
+        running._stopping.set()
         return real(*arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(Bringing, "new", new)
-        with told.by(a) as made:
+        with told.by(a) as running:
+            is_known.set()
             until(lambda: len(a.keys) == 2)
     assert len(a.keys) == 2
     assert told.problems == []
