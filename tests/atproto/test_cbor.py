@@ -375,3 +375,15 @@ def test_width_is_not_depth():
 def test_what_was_checked_is_encoded_the_same():
     value = {"b": [1, None, True, b"x"], "a": {"c": "ü"}}
     assert cbor.encode(value, checked=True) == cbor.encode(value)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        bytes.fromhex(each)
+        for each in ("f93c00", "fa3f800000", "fb3ff0000000000000", "1817", "a2616200616100", "f7")
+    ],
+)
+def test_what_is_said_to_be_checked_has_one_form_and_no_floats(data: bytes) -> None:
+    with pytest.raises(InvalidInput):
+        cbor.decode(data, checked=True)

@@ -105,42 +105,45 @@ class Rows:
         return [message_id for *_, message_id in sorted(self._listed)]
 
     def __iter__(self) -> Iterator[bytes]:
-        present, open_blob, parent = self._present, self._open_blob, self._parent
         window: dict[str, None] = {}
         for place, record in self._in_file_order():
             rkey = place.rkey
             covered: list[str] | None = None
             if record is not None:
-                # It was checked when it was stored, and is once more where `quick_text` has
-                # nothing to say.
+                # It was checked before it was stored; what `quick_text` cannot tell is once more.
                 value = _decoded(rkey, record, checked=True)
                 if not is_letta(value):
                     continue
                 covered = value.get("compactedMessageIds")
                 for tid in covered or ():
                     window.pop(tid, None)
-                if rkey not in present:
-                    self.count += 1
-                    if place.in_window:
-                        listed = (place.seq, place.place, rkey, place.record)
-                        self._listed.append((*listed, _payload_id(rkey, value, open_blob)))
+                if rkey not in self._present:
+                    kept = None if covered is None else next(iter(window), None)
+                    yield self._told(place, value, record, kept)
                     if value["message"]["format"] == LEGACY_MESSAGE:
-                        # In a row it would make Letta refuse the file; by itself it is passed
-                        # over.
-                        yield line(_payload(rkey, _decoded(rkey, record), open_blob))
                         continue
-                    row = None if covered is not None else _quick_row(rkey, value, record, parent)
-                    if row is None:
-                        kept = next(iter(window), None)
-                        if kept is not None and kept in present:
-                            kept = self._row_id(kept)
-                        whole = _decoded(rkey, record)
-                        row = _row(rkey, whole, open_blob, parent, kept)
-                    yield row
-                    parent = rkey
+                    self._parent = rkey
             if covered is not None:
                 window = {rkey: None, **window}
             window[rkey] = None
+
+    def _told(self, place: "_Place", value: Value, record: bytes, kept: str | None) -> bytes:
+        """A message's line; `kept` is the first message that stays when it is a summary."""
+        rkey, open_blob = place.rkey, self._open_blob
+        self.count += 1
+        if place.in_window:
+            listed = (place.seq, place.place, rkey, place.record)
+            self._listed.append((*listed, _payload_id(rkey, value, open_blob)))
+        if value["message"]["format"] == LEGACY_MESSAGE:
+            # In a row it would make Letta refuse the file; by itself it is passed over.
+            return line(_payload(rkey, _decoded(rkey, record), open_blob))
+        if not place.summary:
+            row = _quick_row(rkey, value, record, self._parent)
+            if row is not None:
+                return row
+        if kept is not None and kept in self._present:
+            kept = self._row_id(kept)
+        return _row(rkey, _decoded(rkey, record), open_blob, self._parent, kept)
 
     def _in_file_order(self) -> Iterator[tuple["_Place", bytes | None]]:
         """All messages with their records; of those that are present only the summaries'."""
