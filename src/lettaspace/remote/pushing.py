@@ -28,6 +28,9 @@ from lettaspace.space.writes import Create, Delete, Update, Write
 CHECKPOINT = 5_000
 """Records after which the host's commit is asked for."""
 
+_LOOK = 100_000
+"""Records that are looked up at once: to find some means to look at all."""
+
 _OVERHEAD = 400
 """Bytes of a request around its writes, at most."""
 
@@ -87,6 +90,7 @@ class Pusher:
         self._progress = progress
         self.pushed = Pushed()
         self._state = SetHash()
+        self._pending: list[Pending] = []
         self._sent: list[Pending] = []
 
     def push(self, *, fresh: bool = True) -> None:
@@ -116,8 +120,9 @@ class Pusher:
         """What is to be pushed next, whole revisions; none, and it is noted that all is there."""
         with self._repo.database.write() as connection:
             mirror = Mirror(connection, self._repo.id)
-            pending = mirror.pending(CHECKPOINT)
-            if not pending:
+            if not self._pending:
+                self._pending = _whole(mirror.pending(_LOOK + 1), _LOOK)
+            if not self._pending:
                 rev = connection.execute(
                     select(schema.repos.c.rev).where(schema.repos.c.id == self._repo.id)
                 ).scalar_one()
@@ -125,10 +130,8 @@ class Pusher:
                     mirror.set_pushed(rev)
                 return []
             self._state = SetHash(mirror.head().set_hash)
-        if len(pending) == CHECKPOINT:
-            last = pending[-1].rev
-            whole = [each for each in pending if each.rev != last]
-            pending = whole or pending
+        pending = _whole(self._pending, CHECKPOINT)
+        self._pending = self._pending[len(pending) :]
         return pending
 
     def _batches(self, pending: Sequence[Pending]) -> Iterator[list[_Item]]:
@@ -159,22 +162,14 @@ class Pusher:
         with self._repo.snapshot() as view:
             for each in group:
                 record = view.get(*each.key)
+                if (None if record is None else record.cid) != each.cid:
+                    continue  # written again since we looked: it comes with that revision
                 if record is None:
                     if each.there is not None:
-                        gone = Pending(each.key, None, each.there, each.rev)
                         delete = Delete(*each.key)
-                        items.append(_Item(gone, delete, encode(delete), ()))
+                        items.append(_Item(each, delete, encode(delete), ()))
                     continue
-                # It may have been written again since we looked; the newest goes.
-                each = Pending(
-                    each.key,
-                    record.cid,
-                    each.there,
-                    each.rev,
-                    said(each.key.collection, record.value),
-                )
-                if record.cid == each.there:
-                    continue
+                each = each._replace(said=said(each.key.collection, record.value))
                 kind = Create if each.there is None else Update
                 write = kind(*each.key, record.value)
                 text = encode(write, checked=True)
@@ -278,6 +273,14 @@ class Pusher:
         if not any(commit.is_valid(space, author, self._keys(again)) for again in (False, True)):
             raise Damaged("the host's commit is not signed by the author of the repo")
         return commit.rev
+
+
+def _whole(pending: list[Pending], most: int) -> list[Pending]:
+    """The first of them, so many at most, that are whole revisions. No revision is larger."""
+    end = min(most, len(pending))
+    while 0 < end < len(pending) and pending[end].rev == pending[end - 1].rev:
+        end -= 1
+    return pending[: end or most]
 
 
 def _ahead(batches: Iterator[list[_Item]]) -> Generator[list[_Item]]:
