@@ -55,3 +55,14 @@ def test_they_stay_after_a_compaction(space: Space) -> None:
         talk.append(User.text(text))
     talk.compact(lambda _: "Both were fixed.", choose=len)
     assert first_words(space, talk.uri) == "Fix the kiln"
+
+
+def test_the_copy_of_a_summary_is_nobodys_words(space: Space) -> None:
+    talk = space.create_conversation(space.create_agent("Otter"))
+    for text in ("Fix the kiln", "and the shelf"):
+        talk.append(User.text(text))
+    talk.compact(lambda _: "The kiln was fixed.", choose=lambda _: 1)
+    fork = talk.fork(talk.append(User.text("Go on.")).rkey)
+    summary = next(iter(space.transcript(fork.uri)))
+    assert "The kiln was fixed." in str(summary.payload())
+    assert first_words(space, fork.uri) == "and the shelf"

@@ -106,6 +106,7 @@ def settled(host: Host, *sides: Side) -> None:
         report = side.reconcile()
         assert report.written == 0, report.to_json()
         assert report.is_done
+        assert report.imported.agents.unchanged == len(list_directory(side.path).agents)
         assert side.differences() == []
     assert [(digest(side.path), side.space.repo.rev()) for side in sides] == before
     for side in sides:

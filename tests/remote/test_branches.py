@@ -134,6 +134,7 @@ def test_the_branch_with_the_smaller_tid_keeps_the_conversation(machines, host, 
         assert damage["kind"] == "diverged"
         assert other.handle.rkey in damage["note"]
         assert of(first, each).handle.info.diverged
+        assert not of(first, each).handle.info.damaged
     assert fork.seqs == [1, 2, 3, 4, 5, 6]
 
 

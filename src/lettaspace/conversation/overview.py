@@ -53,8 +53,13 @@ class ConversationInfo:
 
     @property
     def diverged(self) -> bool:
-        """Two copies of it went on separately, and only one of them is here."""
+        """Two copies of it went on separately."""
         return any(each.get("kind") == "diverged" for each in self.damage)
+
+    @property
+    def damaged(self) -> bool:
+        """Something about it is odd, beyond that."""
+        return any(each.get("kind") != "diverged" for each in self.damage)
 
     def names(self) -> tuple[str, ...]:
         """What it may be called by, besides its URI."""

@@ -38,6 +38,8 @@ def first_words(space: "Space", conversation: str) -> str | None:
             found = list(pieces(message.value, message.open_blob))
         except (Damaged, InvalidInput, NotFound):
             continue
+        if any(where == "summary" for where, _ in found):
+            continue  # in a fork, a summary's copy is an ordinary message
         said = "\n".join(text for where, text in found if where == "text")
         words = " ".join(ASIDE.sub(" ", said)[:_ENOUGH].split())
         if words:

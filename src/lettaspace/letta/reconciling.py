@@ -167,7 +167,9 @@ class _Reconciling(Looking):
         rkey = agent_key(agent.id)
         known = self.importer.synced.get(f"{synced.AGENT}{agent.id}")
         is_same = known is not None and known.mark == mark(agent)
-        if not is_same:
+        if is_same:
+            self.importer.report.agents.unchanged += 1
+        else:
             self.importer.agent(agent)
             self.importer.writer.flush()
         self.memory(agent)
