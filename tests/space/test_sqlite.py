@@ -128,3 +128,19 @@ def test_a_store_of_the_first_schema_is_brought_up_to_date(tmp_path):
         version = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
     assert "message_index_loose" in names
     assert version == schema.REVISION
+
+
+def test_a_reader_that_comes_back_after_the_end_is_closed(tmp_path):
+    """Another thread closes the store at the last moment."""
+
+    class Late(list):
+        def append(self, connection):
+            database.close()
+            super().append(connection)
+
+    database = Database.open(tmp_path / "space.db")
+    readers = database._readers = Late()
+    with database.read() as connection:
+        assert not connection.closed
+    assert connection.closed
+    assert not readers

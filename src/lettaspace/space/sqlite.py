@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -70,9 +70,13 @@ class SQLiteDatabase(Database):
                 self._writer.close()
                 self._writer = None
         self._closed = True
-        while self._readers:
-            self._readers.pop().close()
+        self._close_readers()
         self.engine.dispose()
+
+    def _close_readers(self) -> None:
+        with suppress(IndexError):  # others take from there, too
+            while True:
+                self._readers.pop().close()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -91,10 +95,12 @@ class SQLiteDatabase(Database):
                 raw.rollback()
                 if connection.in_transaction():
                     connection.rollback()
-                if self._closed or len(self._readers) >= _READERS:
+                if len(self._readers) >= _READERS:
                     connection.close()
                 else:
                     self._readers.append(connection)
+                if self._closed:  # perhaps just now, in another thread
+                    self._close_readers()
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
