@@ -59,6 +59,7 @@ def test_a_token_is_read() -> None:
         token(claims='{"exp":' + "9" * 5000 + "}"),
         token(claims="[" * 6000),
         token(claims='{"a":' * 2000 + "1" + "}" * 2000),
+        token(claims='{"a":' * 600 + "[]" + "}" * 600),
         token(claims=CLAIMS + "{}"),
         token(claims=b"\xef\xbb\xbf" + CLAIMS.encode()),
         token(claims=CLAIMS.encode("utf-16")),
@@ -73,7 +74,7 @@ def test_a_token_is_read() -> None:
         "ａ.ｂ.ｃ",
         "\ud800.\ud800.\ud800",
     ],
-    ids=range(34),
+    ids=range(35),
 )
 def test_what_is_no_token_is_refused(text: str) -> None:
     with pytest.raises(Refused) as refused:

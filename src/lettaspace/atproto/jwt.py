@@ -15,6 +15,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias
 
+from lettaspace.atproto.cbor import MAX_DEPTH
 from lettaspace.atproto.keys import Curve, SigningKey, VerifyingKey
 from lettaspace.errors import RefusalCode, Refused
 
@@ -153,7 +154,14 @@ def _object(part: str, data: bytes) -> dict[str, Any]:
         raise Refused("BadJwt", f"JWT: {part} is not JSON") from None
     if type(value) is not dict:
         raise Refused("BadJwt", f"JWT: {part} is not an object")
-    return value
+    # How deep the parser goes differs from one Python to the next.
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        items = [each for node in level for each in (node.values() if type(node) is dict else node)]
+        level = [each for each in items if type(each) in (dict, list)]
+        if not level:
+            return value
+    raise Refused("BadJwt", f"JWT: {part} is nested too deep")
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

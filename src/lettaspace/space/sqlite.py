@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
 from lettaspace.errors import StoreUnavailable
@@ -52,6 +52,8 @@ class SQLiteDatabase(Database):
         engine = create_engine(
             f"sqlite:///{path}",
             connect_args={"timeout": LOCK_SECONDS, "check_same_thread": False},
+            # What is kept open is kept here; what is closed is to be closed.
+            poolclass=NullPool,
         )
         event.listen(engine, "connect", _prepare)
         event.listen(engine, "begin", _begin)
