@@ -16,6 +16,17 @@ COUNT = int(os.environ.get("LETTASPACE_HISTORIES", "10"))
 FIRST = int(os.environ.get("LETTASPACE_HISTORIES_SEED", "0"))
 
 
+TURN = [Step(1, "call"), Step(1, "say"), Step(1, "result")]
+CUT_PARTING = [
+    Step(1, "lost"),
+    Step(1, "compact", size=5),
+    Step(0, "call"),
+    Step(0, "cut", size=7),
+    Step(1, "sync"),
+]
+"""The push that moves a branch ends in the middle, and the branch was compacted meanwhile."""
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     return template(tmp_path_factory.mktemp("template") / "home")
@@ -110,9 +121,7 @@ def test_what_is_there_beside_a_fork_was_not_said_behind_what_went_into_it(home,
 def test_what_came_after_the_part_of_a_branch_that_was_moved_follows_it(home, tmp_path):
     """The push that moves the branch ends in the middle."""
     steps = [
-        Step(1, "call"),
-        Step(1, "say"),
-        Step(1, "result"),
+        *TURN,
         Step(1, "call"),
         Step(1, "lost"),
         Step(0, "call"),
@@ -125,32 +134,20 @@ def test_what_came_after_the_part_of_a_branch_that_was_moved_follows_it(home, tm
 
 def test_so_does_what_a_compaction_has_given_another_seq(home, tmp_path):
     steps = [
+        *TURN,
         Step(1, "call"),
-        Step(1, "say"),
-        Step(1, "result"),
-        Step(1, "call"),
-        Step(1, "lost"),
-        Step(1, "compact", size=5),
-        Step(0, "call"),
-        Step(0, "cut", size=7),
-        Step(1, "sync"),
+        *CUT_PARTING,
     ]
     run(home, tmp_path, steps, 2, seed=33)
 
 
 def test_what_the_host_has_already_is_not_put_back_where_it_stood(home, tmp_path):
     steps = [
-        Step(1, "call"),
-        Step(1, "say"),
-        Step(1, "result"),
+        *TURN,
         Step(1, "sync"),
         Step(0, "sync"),
         Step(1, "call"),
-        Step(1, "lost"),
-        Step(1, "compact", size=5),
-        Step(0, "call"),
-        Step(0, "cut", size=7),
-        Step(1, "sync"),
+        *CUT_PARTING,
         Step(0, "call"),
     ]
     run(home, tmp_path, steps, 2, seed=33)

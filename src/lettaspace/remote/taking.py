@@ -103,8 +103,8 @@ class _Taking:
         # conversation that they went to.
         self._arrived: defaultdict[str, set[str]] = defaultdict(set)
         self._left: defaultdict[str, dict[str, str]] = defaultdict(dict)
-        self._gone_from: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
-        """By conversation: the seqs and TIDs of those that left it."""
+        self._lowest: dict[str, int] = {}
+        """By conversation: the lowest seq that one of those had which left it."""
         self._touched: set[str] = set()
         self._same: set[str] = set()
         """Messages that are here as they are there, whoever sent them."""
@@ -273,8 +273,9 @@ class _Taking:
             return
         self._touched |= {old["conversation"], new["conversation"]}
         if old["conversation"] != new["conversation"]:
-            self._left[old["conversation"]][key.rkey] = new["conversation"]
-            self._gone_from[old["conversation"]].append((old["seq"], key.rkey))
+            left = old["conversation"]
+            self._left[left][key.rkey] = new["conversation"]
+            self._lowest[left] = min(old["seq"], self._lowest.get(left, old["seq"]))
 
     def _value(self, key: Key) -> Value:
         record = self._tx.view.get(*key)
@@ -374,16 +375,14 @@ class _Taking:
     def _followers(self, conversation: str) -> set[str]:
         """The messages that came after one that has just left: those that whoever moved it had
         not seen yet, or had not sent yet."""
-        if not (gone := self._gone_from[conversation]):
+        if (lowest := self._lowest.get(conversation)) is None:
             return set()
         number = find_conversation_id(self._tx.connection, conversation)
         index = schema.message_index.c
         # A compaction gives what it keeps other seqs, but not other TIDs.
-        at_first = index.updated_at.is_(None) | (index.rkey > min(rkey for _, rkey in gone))
+        at_first = index.updated_at.is_(None) | (index.rkey > min(self._left[conversation]))
         rows = self._tx.connection.execute(
-            select(index.rkey).where(
-                index.conversation == number, index.seq > min(seq for seq, _ in gone), at_first
-            )
+            select(index.rkey).where(index.conversation == number, index.seq > lowest, at_first)
         )
         return set(rows.scalars())
 
