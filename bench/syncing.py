@@ -60,23 +60,30 @@ class Wire(httpx.HTTPTransport):
         self.requests += 1
         self.bytes += len(request.method) + len(request.url.raw_path) + len(request.read()) + 12
         self.bytes += _fields(request.headers) + _fields(response.headers) + 17
-        content = response.stream
-
-        class Counted(httpx.SyncByteStream):
-            def __iter__(counted) -> Iterator[bytes]:  # noqa: N805
-                for piece in content:  # type: ignore[union-attr]
-                    self.bytes += len(piece)
-                    yield piece
-
-            def close(counted) -> None:  # noqa: N805
-                content.close()  # type: ignore[union-attr]
-
+        if not isinstance(response.stream, httpx.SyncByteStream):
+            raise TypeError("a body that is not read here")
         return httpx.Response(
             response.status_code,
             headers=response.headers,
-            stream=Counted(),
+            stream=_Counted(response.stream, self),
             extensions=response.extensions,
         )
+
+
+class _Counted(httpx.SyncByteStream):
+    """A body, whose bytes are counted as they come."""
+
+    def __init__(self, stream: httpx.SyncByteStream, wire: Wire) -> None:
+        self._stream = stream
+        self._wire = wire
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self._stream:
+            self._wire.bytes += len(piece)
+            yield piece
+
+    def close(self) -> None:
+        self._stream.close()
 
 
 class Machine:

@@ -33,7 +33,8 @@ def sync(context: Context) -> list[Figure]:
 
         def look() -> int:
             check(directory)
-            return bring_both_ways(space, directory).reconciled.written  # type: ignore[union-attr]
+            done = bring_both_ways(space, directory).reconciled
+            return 0 if done is None else done.written
 
         look()
         if look():
