@@ -157,6 +157,7 @@ class TestInSync:
 
     def test_more_than_a_checkpoint(self, world, a, monkeypatch):
         monkeypatch.setattr(pushing, "CHECKPOINT", 10)
+        monkeypatch.setattr(pushing, "_LOOK", 22)
         for at in range(9):
             notes(a, *(f"n{at}-{each}" for each in range(4)))
         assert a.sync().pushed == 36

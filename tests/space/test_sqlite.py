@@ -141,6 +141,8 @@ def test_a_reader_that_comes_back_after_the_end_is_closed(tmp_path):
     database = Database.open(tmp_path / "space.db")
     readers = database._readers = Late()
     with database.read() as connection:
-        assert not connection.closed
-    assert connection.closed
+        raw = connection.connection.driver_connection
+        assert raw.execute("SELECT 1").fetchone() == (1,)
     assert not readers
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        raw.execute("SELECT 1")
