@@ -75,9 +75,7 @@ class View:
             part = query if after is None else query.where(_records.rkey > after)
             rows = self.connection.execute(part.limit(size)).all()
             for rkey, cid, value in rows:
-                yield Record(
-                    collection, rkey, CID.from_bytes(cid), cbor.decode(value, checked=True)
-                )
+                yield _record(collection, rkey, cid, value)
             if len(rows) < size:
                 return
             after = rows[-1].rkey
